@@ -1,0 +1,1 @@
+//! Kinesis calls and the DynamoDB lease store on the AWS SDK

@@ -1,0 +1,1 @@
+//! The KPL aggregation format.
