@@ -1,0 +1,149 @@
+//! Which shards need a lease row, and when a shard may be started.
+//!
+//! A split closes one shard and opens two, a merge closes two and opens one. For the records of a key to keep their
+//! order, a child is read only when all of its parents are.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kinesis_record::{Checkpoint, Shard, ShardId};
+
+use crate::lease::{Lease, NewLease};
+
+/// The rows of the lease table, by shard.
+pub type Rows = BTreeMap<ShardId, Lease>;
+
+/// The complete list of a stream's shards, indexed.
+#[derive(Debug, Clone, Default)]
+pub struct ShardList {
+    shards: BTreeMap<ShardId, Shard>,
+}
+
+impl ShardList {
+    /// Indexes a complete list.
+    pub fn new(shards: impl IntoIterator<Item = Shard>) -> Self {
+        Self { shards: shards.into_iter().map(|shard| (shard.id.clone(), shard)).collect() }
+    }
+
+    /// The shard with this name, if the stream still knows it.
+    pub fn get(&self, shard: &ShardId) -> Option<&Shard> {
+        self.shards.get(shard)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.values()
+    }
+}
+
+/// The rows to create for listed shards that have none, parents before children.
+///
+/// - An empty table is the first start: every shard is read from `initial`, or only the open ones if that is
+///   `LATEST`. What came after them comes as their descendants.
+/// - A descendant of a leased shard is read from its oldest record (from the instant, if `initial` is
+///   `AT_TIMESTAMP`), whatever `initial` says: its records came after what was asked for.
+/// - An ancestor of a leased shard was finished and cleaned up, or never wanted. It is created only if a child that
+///   has not begun still waits for it.
+/// - A shard without a known relative is read from `initial` if it belongs to the first start (it never had a
+///   parent, or no worker has got beyond `LATEST` yet), else from its oldest record.
+pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
+    let relatives = Relatives::new(rows, list);
+    let first_start = rows.values().all(|lease| lease.checkpoint == Checkpoint::Latest);
+    let from_initial =
+        |shard: &Shard| (*initial != Checkpoint::Latest || shard.is_open()).then(|| initial.clone());
+
+    let mut missing: Vec<(&Shard, Checkpoint)> = list
+        .iter()
+        .filter(|shard| !rows.contains_key(&shard.id))
+        .filter_map(|shard| {
+            let checkpoint = if rows.is_empty() {
+                from_initial(shard)
+            } else if relatives.has_leased_ancestor(&shard.id) {
+                Some(of_descendant(initial))
+            } else if relatives.has_leased_descendant(&shard.id) {
+                relatives.is_awaited(&shard.id).then(|| of_descendant(initial))
+            } else if shard.parents.is_empty() || (*initial == Checkpoint::Latest && first_start) {
+                from_initial(shard)
+            } else {
+                Some(of_descendant(initial))
+            };
+            checkpoint.map(|checkpoint| (shard, checkpoint))
+        })
+        .collect();
+    missing.sort_by(|(left, _), (right, _)| left.starting_sequence.cmp(&right.starting_sequence));
+    missing.into_iter().map(|(shard, checkpoint)| NewLease::new(shard.into(), checkpoint)).collect()
+}
+
+/// Where a shard is read from whose parent was read before: nothing in it is older than what was asked for.
+pub fn of_descendant(initial: &Checkpoint) -> Checkpoint {
+    match initial {
+        Checkpoint::AtTimestamp => Checkpoint::AtTimestamp,
+        _ => Checkpoint::TrimHorizon,
+    }
+}
+
+/// Whether the shard of `lease` may be read: each parent is at `SHARD_END`, or provably gone.
+///
+/// A parent without a row is gone when a complete list shows the child and not the parent. A parent that the list
+/// does show is waited for, unless the child has been read before or starts at `LATEST`, so that nothing in the
+/// parent is wanted.
+pub fn may_start(lease: &Lease, rows: &Rows, list: &ShardList) -> bool {
+    let listed = list.get(&lease.shard);
+    let parents: HashSet<&ShardId> =
+        lease.parents.iter().chain(listed.into_iter().flat_map(|shard| &shard.parents)).collect();
+    parents.into_iter().all(|parent| match rows.get(parent) {
+        Some(row) => row.is_finished(),
+        None => has_begun(lease) || (listed.is_some() && list.get(parent).is_none()),
+    })
+}
+
+fn has_begun(lease: &Lease) -> bool {
+    !matches!(lease.checkpoint, Checkpoint::TrimHorizon | Checkpoint::AtTimestamp)
+}
+
+/// The lineage that rows and list know of together.
+struct Relatives<'a> {
+    rows: &'a Rows,
+    parents: HashMap<&'a ShardId, Vec<&'a ShardId>>,
+    children: HashMap<&'a ShardId, Vec<&'a ShardId>>,
+}
+
+impl<'a> Relatives<'a> {
+    fn new(rows: &'a Rows, list: &'a ShardList) -> Self {
+        let mut parents: HashMap<_, Vec<_>> = HashMap::new();
+        let mut children: HashMap<_, Vec<_>> = HashMap::new();
+        let listed = list.iter().map(|shard| (&shard.id, &shard.parents));
+        for (child, of_child) in rows.values().map(|lease| (&lease.shard, &lease.parents)).chain(listed) {
+            for parent in of_child {
+                parents.entry(child).or_default().push(parent);
+                children.entry(parent).or_default().push(child);
+            }
+        }
+        Self { rows, parents, children }
+    }
+
+    fn has_leased_ancestor(&self, shard: &ShardId) -> bool {
+        self.reaches_a_lease(shard, &self.parents)
+    }
+
+    fn has_leased_descendant(&self, shard: &ShardId) -> bool {
+        self.reaches_a_lease(shard, &self.children)
+    }
+
+    fn is_awaited(&self, shard: &ShardId) -> bool {
+        let children = self.children.get(shard).into_iter().flatten();
+        children.filter_map(|child| self.rows.get(*child)).any(|lease| !has_begun(lease))
+    }
+
+    fn reaches_a_lease(&self, from: &ShardId, edges: &HashMap<&'a ShardId, Vec<&'a ShardId>>) -> bool {
+        let mut seen = HashSet::new();
+        let mut next: Vec<&ShardId> = edges.get(from).into_iter().flatten().copied().collect();
+        while let Some(shard) = next.pop() {
+            if self.rows.contains_key(shard) {
+                return true;
+            }
+            if seen.insert(shard) {
+                next.extend(edges.get(shard).into_iter().flatten().copied());
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,79 @@
+//! Where lease rows are kept.
+
+use futures::future::BoxFuture;
+use kinesis_record::ShardId;
+
+use crate::lease::{Lease, LeaseWrite, NewLease};
+
+/// A table of lease rows. The production one is DynamoDB.
+///
+/// An implementation bounds every call in time and does not retry a write by itself: a write that was applied and
+/// then repeated would fail its condition and look like a lost lease.
+pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
+    /// The name of the table, for messages to people.
+    fn name(&self) -> &str;
+
+    /// Makes sure that the table exists and can be used: describes it, creates it only if it is missing, and waits
+    /// until it is active.
+    fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Reads all rows. Rows that are no leases are left out (rule R4), counted and logged.
+    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>>;
+
+    /// Reads one row as it is now (consistently).
+    fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>>;
+
+    /// Creates a row unless there is one for the shard.
+    fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>>;
+
+    /// Changes a row if its counter is as expected.
+    fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>>;
+}
+
+/// How [`LeaseStore::create`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// The row is new.
+    New,
+    /// There was a row already; it is as it was.
+    Existed,
+}
+
+/// How [`LeaseStore::write`] ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// The row is changed.
+    Applied,
+    /// The condition did not hold, and nothing is changed. Holds the row as it is, where the store told it.
+    Refused(Option<Box<Lease>>),
+}
+
+/// Why a call to the lease table failed. The text names the table, what was tried and what can be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The table's capacity is exceeded. Nothing was changed; later it will work.
+    #[error("{0}")]
+    Throttled(String),
+    /// The table does not exist. Nothing was changed.
+    #[error("{0}")]
+    TableMissing(String),
+    /// The service refused the call: no permission, bad credentials, invalid request. Nothing was changed; a person
+    /// has to act.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody knows whether the call was applied: it timed out, the connection broke, or the service failed.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl StoreError {
+    /// Whether a write that ended with this error may have been applied.
+    pub fn may_have_applied(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+
+    /// Whether the same call can succeed later without a person's help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Throttled(_) | Self::Unknown(_))
+    }
+}
