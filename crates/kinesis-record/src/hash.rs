@@ -35,7 +35,8 @@ impl FromStr for HashKey {
     type Err = InvalidHashKey;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+        let canonical =
+            text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         match text.parse() {
             Ok(number) if canonical => Ok(Self(number)),
             _ => Err(InvalidHashKey(text.to_owned())),

@@ -1,1 +1,0 @@
-//! The KPL aggregation format.
