@@ -1,0 +1,206 @@
+//! Events on their way to the application, and its answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix::{Message, MessageResponse, Recipient};
+use bytes::Bytes;
+use kinesis_record::{Position, ShardId};
+
+use super::status::Gauges;
+use super::tracker::EventId;
+
+/// One user record of the stream.
+///
+/// Cloning costs a reference count; the payload is never copied.
+#[derive(Clone)]
+pub struct ConsumerEvent(Arc<Contents>);
+
+pub(crate) struct Contents {
+    pub(crate) shard: ShardId,
+    pub(crate) position: Position,
+    pub(crate) partition_key: Option<Arc<str>>,
+    pub(crate) explicit_hash_key: Option<Arc<str>>,
+    pub(crate) payload: Bytes,
+    pub(crate) arrival: Option<SystemTime>,
+    pub(crate) behind: Duration,
+    pub(crate) is_aggregated: bool,
+}
+
+impl ConsumerEvent {
+    pub(crate) fn new(contents: Contents) -> Self {
+        Self(Arc::new(contents))
+    }
+
+    /// The shard that it was read from.
+    pub fn shard(&self) -> &ShardId {
+        &self.0.shard
+    }
+
+    /// Its place in the shard: the sequence number, and the index in an aggregated record. Together with the shard
+    /// it names the event for all time; events are delivered again under the same position.
+    pub fn position(&self) -> &Position {
+        &self.0.position
+    }
+
+    /// The partition key, if the producer gave one.
+    pub fn partition_key(&self) -> Option<&str> {
+        self.0.partition_key.as_deref()
+    }
+
+    /// The explicit hash key, a decimal number below 2^128. Known only for records of an aggregate: the service
+    /// does not tell that of a plain record.
+    pub fn explicit_hash_key(&self) -> Option<&str> {
+        self.0.explicit_hash_key.as_deref()
+    }
+
+    /// The data, perhaps empty.
+    pub fn payload(&self) -> &Bytes {
+        &self.0.payload
+    }
+
+    /// When the record arrived at the stream, roughly, by the service's clock.
+    pub fn arrival(&self) -> Option<SystemTime> {
+        self.0.arrival
+    }
+
+    /// How far the page that brought the event was behind the shard's tip when it was fetched.
+    pub fn behind(&self) -> Duration {
+        self.0.behind
+    }
+
+    /// Whether it came in an aggregated record.
+    pub fn is_aggregated(&self) -> bool {
+        self.0.is_aggregated
+    }
+}
+
+impl fmt::Debug for ConsumerEvent {
+    /// Names the event without its payload and keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerEvent")
+            .field("shard", &self.0.shard)
+            .field("position", &self.0.position)
+            .field("payload_len", &self.0.payload.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks the application's event processor to process an event. The handler's reply, given at once or as a future,
+/// says how it went.
+///
+/// Events of a shard come in the order of the stream, many at a time: as many as the window of the shard allows are
+/// under way before the first is answered. An event that is not answered in time, or whose processing failed, comes
+/// again with a higher attempt.
+#[derive(Debug, Clone)]
+pub struct ProcessEvent {
+    /// What to process.
+    pub event: ConsumerEvent,
+    /// 1 at the first delivery by this shard's worker, one more with each further one.
+    pub attempt: u32,
+    pub(crate) id: EventId,
+    pub(crate) link: Arc<AnswerLink>,
+}
+
+impl Message for ProcessEvent {
+    type Result = EventProcessed;
+}
+
+impl ProcessEvent {
+    /// A handle by which the event can be answered later and from elsewhere. The handler then replies
+    /// [`EventProcessed::Later`].
+    pub fn answer_later(&self) -> EventHandle {
+        EventHandle { id: self.id, attempt: self.attempt, link: Some(Arc::clone(&self.link)) }
+    }
+}
+
+/// How the processing of an event went.
+#[derive(Debug, Clone, PartialEq, Eq, MessageResponse)]
+pub enum EventProcessed {
+    /// Done: the checkpoint may pass it.
+    Processed,
+    /// Not done and not wanted: the checkpoint may pass it. Counted apart.
+    Skipped,
+    /// Not done: it is delivered again, at most `failed-message-retries` times; then the failure policy decides.
+    Failed {
+        /// Why, for logs and for the failure message. It must not hold what must not be logged.
+        reason: String,
+    },
+    /// The answer comes through an [`EventHandle`].
+    Later,
+}
+
+impl EventProcessed {
+    /// [`EventProcessed::Failed`] for a reason.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed { reason: reason.to_string() }
+    }
+}
+
+impl<T, E: fmt::Display> From<Result<T, E>> for EventProcessed {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(_) => Self::Processed,
+            Err(error) => Self::failed(error),
+        }
+    }
+}
+
+/// Answers one delivery of an event, from any thread. Dropped without an answer, it answers that processing failed.
+#[derive(Debug)]
+pub struct EventHandle {
+    id: EventId,
+    attempt: u32,
+    link: Option<Arc<AnswerLink>>,
+}
+
+impl EventHandle {
+    /// Gives the answer. It is counted and otherwise ignored if the event has been answered before or its shard is
+    /// no longer read here. [`EventProcessed::Later`] is no answer.
+    pub fn answer(mut self, answer: EventProcessed) {
+        if let Some(link) = self.link.take() {
+            link.send(self.id, self.attempt, answer);
+        }
+    }
+}
+
+impl Drop for EventHandle {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            let answer = EventProcessed::failed("its handle was dropped without an answer");
+            link.send(self.id, self.attempt, answer);
+        }
+    }
+}
+
+/// An answer that came through a handle.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct HandleAnswer {
+    pub(crate) id: EventId,
+    pub(crate) attempt: u32,
+    pub(crate) answer: EventProcessed,
+}
+
+/// Where the handles of one worker send to.
+pub(crate) struct AnswerLink {
+    pub(crate) worker: Recipient<HandleAnswer>,
+    pub(crate) gauges: Arc<Gauges>,
+}
+
+impl AnswerLink {
+    fn send(&self, id: EventId, attempt: u32, answer: EventProcessed) {
+        if self.worker.connected() {
+            self.worker.do_send(HandleAnswer { id, attempt, answer });
+        } else {
+            self.gauges.late_answers.add(1);
+        }
+    }
+}
+
+impl fmt::Debug for AnswerLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnswerLink")
+    }
+}

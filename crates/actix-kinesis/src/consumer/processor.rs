@@ -1,0 +1,125 @@
+//! The application's event processor, as the consumer addresses it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, ArbiterHandle, Handler, Recipient};
+use kinesis_record::ShardId;
+use tokio::sync::oneshot;
+
+use super::event::ProcessEvent;
+use super::failure::{ConsumerShutdown, ConsumerWorkerFailure};
+
+/// The actor that processes events. Any actor that handles the three messages will do, a pool of a `SyncArbiter`
+/// among them; a router may stand before them.
+#[derive(Clone)]
+pub struct EventProcessor {
+    pub(crate) events: Recipient<ProcessEvent>,
+    pub(crate) failures: Recipient<ConsumerWorkerFailure>,
+    pub(crate) shutdowns: Recipient<ConsumerShutdown>,
+}
+
+impl EventProcessor {
+    /// A processor whose messages go to three addresses.
+    pub fn new(
+        events: Recipient<ProcessEvent>,
+        failures: Recipient<ConsumerWorkerFailure>,
+        shutdowns: Recipient<ConsumerShutdown>,
+    ) -> Self {
+        Self { events, failures, shutdowns }
+    }
+}
+
+impl<A> From<Addr<A>> for EventProcessor
+where
+    A: Actor + Handler<ProcessEvent> + Handler<ConsumerWorkerFailure> + Handler<ConsumerShutdown>,
+    A::Context:
+        ToEnvelope<A, ProcessEvent> + ToEnvelope<A, ConsumerWorkerFailure> + ToEnvelope<A, ConsumerShutdown>,
+{
+    fn from(actor: Addr<A>) -> Self {
+        Self::new(actor.clone().recipient(), actor.clone().recipient(), actor.recipient())
+    }
+}
+
+impl fmt::Debug for EventProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventProcessor")
+    }
+}
+
+type Factory = dyn Fn(&ShardId) -> EventProcessor + Send + Sync;
+
+/// Where the events of the shards go: one event processor for all of them, or one for each.
+///
+/// An address converts into the former. It must live as long as the consumer: when its actor stops, a panic in a
+/// handler among the reasons, the consumer fails.
+#[derive(Clone)]
+pub struct EventProcessors(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Shared(EventProcessor),
+    PerShard(Arc<Factory>),
+}
+
+impl EventProcessors {
+    /// A processor for each shard. `make` is called on the thread that starts the consumer whenever a shard is
+    /// taken, is started again after a failure, or has lost its processor by a panic. So a panic in a handler is a
+    /// failed event and nothing more.
+    ///
+    /// What `make` starts with `Actor::start` runs on that thread. A handler that blocks its thread holds up
+    /// whatever else runs there: start such actors on threads of their own.
+    pub fn per_shard<P: Into<EventProcessor>>(make: impl Fn(&ShardId) -> P + Send + Sync + 'static) -> Self {
+        Self(Kind::PerShard(Arc::new(move |shard: &ShardId| make(shard).into())))
+    }
+
+    pub(crate) fn placed(self, home: Option<ArbiterHandle>) -> Processors {
+        Processors { kind: self.0, home }
+    }
+}
+
+impl<P: Into<EventProcessor>> From<P> for EventProcessors {
+    fn from(processor: P) -> Self {
+        Self(Kind::Shared(processor.into()))
+    }
+}
+
+impl fmt::Debug for EventProcessors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Shared(_) => "EventProcessors::Shared",
+            Kind::PerShard(_) => "EventProcessors::PerShard",
+        })
+    }
+}
+
+/// Where the workers of shards get their processors from.
+#[derive(Clone)]
+pub(crate) struct Processors {
+    kind: Kind,
+    /// The thread that started the consumer; none if that is the current one.
+    home: Option<ArbiterHandle>,
+}
+
+impl Processors {
+    /// A processor for the shard, or none if the factory panicked or its thread has ended.
+    pub(crate) async fn get(self, shard: ShardId) -> Option<EventProcessor> {
+        match (self.kind, self.home) {
+            (Kind::Shared(processor), _) => Some(processor),
+            (Kind::PerShard(factory), None) => Some(factory(&shard)),
+            (Kind::PerShard(factory), Some(home)) => {
+                let (made, processor) = oneshot::channel();
+                home.spawn(async move {
+                    // The worker may have stopped meanwhile: then nobody wants it.
+                    let _ = made.send(factory(&shard));
+                });
+                processor.await.ok()
+            }
+        }
+    }
+
+    pub(crate) fn are_renewable(&self) -> bool {
+        matches!(self.kind, Kind::PerShard(_))
+    }
+}

@@ -1,0 +1,394 @@
+//! The actor that holds the leases of one consumer and supervises a worker per shard.
+
+mod shard;
+mod stop;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::fut::wrap_future;
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle,
+};
+use futures::future::BoxFuture;
+use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
+use kinesis_lease::store::{Created, Written};
+use kinesis_lease::{LeaseStore, StreamApi, StreamError, StreamErrorKind};
+use kinesis_record::{Checkpoint, ShardId};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep};
+use tracing::{Span, debug, error, info, warn};
+
+use super::backoff::Backoff;
+use super::checkpoint::{LeaseRequest, WriteLease};
+use super::error::{ConsumerError, Stopped};
+use super::load::Load;
+use super::notice::ConsumerNotice;
+use super::notifier::Notifier;
+use super::placement::Arbiters;
+use super::processor::Processors;
+use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
+use crate::config::{ConsumerConf, InitialPosition};
+use shard::Slot;
+use stop::Stopping;
+
+/// How often a watched status is brought up to date while nothing else happens.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The outside world of a consumer.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The stream.
+    pub stream: Arc<dyn StreamApi>,
+    /// The lease table.
+    pub leases: Arc<dyn LeaseStore>,
+}
+
+/// Makes the outside world, on the coordination's own thread.
+pub(crate) type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<World, ConsumerError>> + Send>;
+
+/// How a consumer ended, once it has.
+pub(crate) type Ending = Option<Result<Stopped, ConsumerError>>;
+
+/// What a supervisor is made of.
+pub(crate) struct Parts {
+    pub(crate) conf: Arc<ConsumerConf>,
+    pub(crate) connect: Connect,
+    pub(crate) processors: Processors,
+    pub(crate) notifier: Notifier,
+    pub(crate) arbiters: Arbiters,
+    pub(crate) board: Arc<StatusBoard>,
+    pub(crate) status: watch::Sender<ConsumerStatus>,
+    pub(crate) ending: watch::Sender<Ending>,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) span: Span,
+}
+
+/// Carries out what the coordinator decides. It does no work for events, so that nothing keeps it from renewing
+/// leases in time.
+pub(crate) struct Supervisor {
+    parts: Parts,
+    /// Keeps the actor alive when nobody else holds its address.
+    address: Option<Addr<Self>>,
+    epoch: Instant,
+    world: Option<World>,
+    coordinator: Option<Coordinator>,
+    load: Arc<Load>,
+    slots: BTreeMap<ShardId, Slot>,
+    next_place: usize,
+    waiting: HashMap<RequestId, oneshot::Sender<Result<(), RequestError>>>,
+    wakeup: Option<SpawnHandle>,
+    has_listed: bool,
+    table_failures: u32,
+    stream_failures: u32,
+    stopping: Option<Stopping>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let worker = &parts.conf.worker;
+        Self {
+            load: Arc::new(Load::new(worker.max_in_flight_events, worker.max_bytes)),
+            parts,
+            address: None,
+            epoch: Instant::now(),
+            world: None,
+            coordinator: None,
+            slots: BTreeMap::new(),
+            next_place: 0,
+            waiting: HashMap::new(),
+            wakeup: None,
+            has_listed: false,
+            table_failures: 0,
+            stream_failures: 0,
+            stopping: None,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    fn connect(&mut self, connect: Connect, ctx: &mut Context<Self>) {
+        let random = self.parts.random.fork();
+        let connected = async move {
+            let world = connect().await?;
+            ensure_table(&*world.leases, random).await?;
+            Ok(world)
+        };
+        ctx.spawn(wrap_future::<_, Self>(connected).map(|connected, supervisor, ctx| match connected {
+            Ok(world) => supervisor.coordinate(world, ctx),
+            Err(error) => supervisor.fail(error, ctx),
+        }));
+    }
+
+    fn coordinate(&mut self, world: World, ctx: &mut Context<Self>) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let conf = &self.parts.conf;
+        let settings = Settings {
+            worker: self.parts.board.worker_id().clone(),
+            failover: conf.lease.failover_time,
+            shard_sync_interval: conf.lease.shard_sync_interval,
+            initial: match conf.initial_position {
+                InitialPosition::TrimHorizon => Checkpoint::TrimHorizon,
+                InitialPosition::Latest => Checkpoint::Latest,
+                InitialPosition::AtTimestamp(_) => Checkpoint::AtTimestamp,
+            },
+            max_leases: conf.lease.max_leases.map_or(usize::MAX, |max| max as usize),
+        };
+        debug!(parent: &self.parts.span, table = world.leases.name(), "the lease table is there");
+        self.world = Some(world);
+        self.coordinator = Some(Coordinator::new(settings, self.parts.random.fork()));
+        self.drive(ctx);
+    }
+
+    /// Does all that the coordinator asks for, and comes back when it next has something to do.
+    fn drive(&mut self, ctx: &mut Context<Self>) {
+        let now = self.now();
+        let Some(coordinator) = &mut self.coordinator else { return };
+        coordinator.tick(now);
+        while let Some(effect) = self.coordinator.as_mut().and_then(Coordinator::next_effect) {
+            self.carry_out(effect, ctx);
+        }
+        if let Some(wakeup) = self.wakeup.take() {
+            ctx.cancel_future(wakeup);
+        }
+        if let Some(next) = self.coordinator.as_ref().and_then(Coordinator::next_wakeup) {
+            // Timers are exact to the millisecond; coming a little later saves coming twice.
+            let pause = next.saturating_sub(self.now()) + Duration::from_millis(1);
+            self.wakeup = Some(ctx.run_later(pause, |supervisor, ctx| {
+                supervisor.wakeup = None;
+                supervisor.drive(ctx);
+            }));
+        }
+        self.finish_if_stopped(ctx);
+    }
+
+    fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        let Some(World { stream, leases }) = self.world.clone() else { return };
+        match effect {
+            Effect::Scan => {
+                let scan = async move { leases.scan().await };
+                self.call(ctx, scan, |supervisor, rows, _| {
+                    supervisor.table_failures = note(rows.as_ref().err(), supervisor.table_failures);
+                    supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
+                });
+            }
+            Effect::ListShards => {
+                let list = async move { stream.list_shards().await };
+                self.call(ctx, list, |supervisor, shards, ctx| {
+                    supervisor.stream_failures = note(shards.as_ref().err(), supervisor.stream_failures);
+                    supervisor.judge_first_list(&shards, ctx);
+                    supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
+                });
+            }
+            Effect::Create(new) => {
+                let created = async move { (leases.create(&new).await, new) };
+                self.call(ctx, created, |supervisor, (created, new), _| {
+                    match &created {
+                        Ok(Created::New) => {
+                            info!(shard = %new.shard, checkpoint = %new.checkpoint, "lease row created");
+                        }
+                        Ok(Created::Existed) => {}
+                        Err(error) => warn!(shard = %new.shard, %error, "lease row not created"),
+                    }
+                    supervisor.tell(|coordinator, now| coordinator.created(now, new, created));
+                });
+            }
+            Effect::Write(acquisition, write) => {
+                let written = async move { (leases.write(&write).await, write) };
+                self.call(ctx, written, move |supervisor, (written, write), _| {
+                    supervisor.table_failures = note(written.as_ref().err(), supervisor.table_failures);
+                    if let Ok(Written::Refused(_)) = &written {
+                        debug!(shard = %write.shard, change = ?write.change, "write to the lease refused");
+                    }
+                    supervisor.tell(|coordinator, now| coordinator.written(now, acquisition, write, written));
+                });
+            }
+            Effect::LookUp(acquisition, shard) => {
+                let row = async move { (leases.read(&shard).await, shard) };
+                self.call(ctx, row, move |supervisor, (row, shard), _| {
+                    supervisor.tell(|coordinator, now| coordinator.looked_up(now, acquisition, &shard, row));
+                });
+            }
+            Effect::Gained(acquisition, lease) => self.start_shard(acquisition, *lease, ctx),
+            Effect::Extended(shard, acquisition, until) => {
+                if let Some(slot) = self.slot(&shard, acquisition) {
+                    slot.fence.extend(until);
+                }
+            }
+            Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
+            Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition),
+            Effect::Answer(request, answer) => {
+                if let Some(waiting) = self.waiting.remove(&request) {
+                    // Whoever asked may have stopped meanwhile.
+                    let _ = waiting.send(answer);
+                }
+            }
+        }
+    }
+
+    /// Makes a call to the outside world, and goes on when it has ended.
+    fn call<T: 'static>(
+        &self,
+        ctx: &mut Context<Self>,
+        call: impl Future<Output = T> + 'static,
+        then: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        ctx.spawn(wrap_future::<_, Self>(call).map(|result, supervisor, ctx| {
+            then(supervisor, result, ctx);
+            supervisor.drive(ctx);
+        }));
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&mut Coordinator, Duration)) {
+        let now = self.now();
+        if let Some(coordinator) = &mut self.coordinator {
+            tell(coordinator, now);
+        }
+    }
+
+    /// The first list of shards tells whether the stream can be read at all.
+    fn judge_first_list<T>(&mut self, shards: &Result<T, StreamError>, ctx: &mut Context<Self>) {
+        if self.has_listed {
+            return;
+        }
+        match shards {
+            Ok(_) => {
+                self.has_listed = true;
+                self.parts.board.set_state(ConsumerState::Running);
+                info!(parent: &self.parts.span, "consumer started");
+                let worker_id = self.parts.board.worker_id().clone();
+                self.parts.notifier.notify(ConsumerNotice::Started { worker_id });
+                self.publish();
+            }
+            Err(error) => {
+                let needs_a_person = matches!(
+                    error.kind,
+                    StreamErrorKind::NotFound | StreamErrorKind::Denied | StreamErrorKind::InvalidArgument
+                );
+                if needs_a_person {
+                    self.fail(ConsumerError::Stream(error.clone()), ctx);
+                }
+            }
+        }
+    }
+
+    /// Asks the coordinator for a write on behalf of a shard's worker.
+    fn ask(
+        &mut self,
+        ask: impl FnOnce(&mut Coordinator, Duration) -> RequestId,
+        ctx: &mut Context<Self>,
+    ) -> oneshot::Receiver<Result<(), RequestError>> {
+        let (waiting, answer) = oneshot::channel();
+        let now = self.now();
+        if let Some(coordinator) = &mut self.coordinator {
+            let request = ask(coordinator, now);
+            self.waiting.insert(request, waiting);
+        }
+        self.drive(ctx);
+        answer
+    }
+
+    fn publish(&self) {
+        let status = self.parts.board.status();
+        self.parts.status.send_if_modified(|told| {
+            let is_new = *told != status;
+            if is_new {
+                *told = status;
+            }
+            is_new
+        });
+    }
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.address = Some(ctx.address());
+        let connect = std::mem::replace(
+            &mut self.parts.connect,
+            Box::new(|| Box::pin(futures::future::err(ConsumerError::Died))),
+        );
+        self.connect(connect, ctx);
+        ctx.run_interval(STATUS_INTERVAL, |supervisor, _| {
+            if supervisor.parts.status.receiver_count() > 1 {
+                supervisor.publish();
+            }
+        });
+        if self.parts.conf.worker.graceful_shutdown_hook {
+            self.stop_at_signal(ctx);
+        }
+    }
+}
+
+impl Handler<WriteLease> for Supervisor {
+    type Result = ResponseFuture<Result<(), RequestError>>;
+
+    fn handle(&mut self, write: WriteLease, ctx: &mut Self::Context) -> Self::Result {
+        let WriteLease { shard, acquisition, request } = write;
+        let answer = self.ask(
+            |coordinator, now| match request {
+                LeaseRequest::Checkpoint(checkpoint) => {
+                    coordinator.checkpoint(now, &shard, acquisition, checkpoint)
+                }
+                LeaseRequest::End(children) => coordinator.end(now, &shard, acquisition, children),
+            },
+            ctx,
+        );
+        Box::pin(async move { answer.await.unwrap_or(Err(RequestError::NotHeld)) })
+    }
+}
+
+/// Asks the supervisor to stop the consumer within a time.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Stop {
+    pub(crate) within: Duration,
+}
+
+impl Handler<Stop> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, stop: Stop, ctx: &mut Self::Context) {
+        self.begin_stop(stop.within, None, ctx);
+    }
+}
+
+/// Logs a failing call once an episode. Returns how many have failed in a row.
+fn note<E: std::fmt::Display>(error: Option<&E>, failures: u32) -> u32 {
+    match error {
+        None => 0,
+        Some(error) => {
+            match failures {
+                0 => warn!(%error, "a call failed, trying again"),
+                _ => debug!(%error, failures, "a call failed again, trying again"),
+            }
+            failures.saturating_add(1)
+        }
+    }
+}
+
+/// Makes sure that the lease table is there, however long the service takes.
+async fn ensure_table(leases: &dyn LeaseStore, random: fastrand::Rng) -> Result<(), ConsumerError> {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), random);
+    loop {
+        match leases.ensure().await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_passing() => {
+                if backoff.failures() == 0 {
+                    warn!(table = leases.name(), %error, "the lease table cannot be reached, trying again");
+                }
+                sleep(backoff.next_pause()).await;
+            }
+            Err(error) => {
+                error!(table = leases.name(), %error, "the lease table cannot be used");
+                return Err(ConsumerError::LeaseTable(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! One shard under the supervisor: its lease, its worker and its checkpoint worker.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use actix::{Addr, AsyncContext, Context, Handler};
+use kinesis_lease::Lease;
+use kinesis_lease::coordinator::{Acquisition, Loss};
+use kinesis_record::{Checkpoint, HashRange, Position, ShardId};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info, info_span, warn};
+
+use super::{Supervisor, World};
+use crate::config::{FailurePolicy, InitialPosition};
+use crate::consumer::backoff::Backoff;
+use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing};
+use crate::consumer::error::ConsumerError;
+use crate::consumer::failure::{
+    ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureDecision, ShutdownReason,
+};
+use crate::consumer::fence::Fence;
+use crate::consumer::fetch::{Cursor, Fetcher, Unpacker};
+use crate::consumer::notice::ConsumerNotice;
+use crate::consumer::processor::EventProcessor;
+use crate::consumer::status::Gauges;
+use crate::consumer::worker::{ConsumerWorker, Equipment, Outcome, StopWorker, WorkerEnded};
+
+/// A lease that is held, and what reads its shard.
+pub(super) struct Slot {
+    pub(super) acquisition: Acquisition,
+    pub(super) fence: Arc<Fence>,
+    pub(super) checkpoint: Addr<CheckpointWorker>,
+    /// None while the shard waits to be started again.
+    pub(super) worker: Option<Addr<ConsumerWorker>>,
+    pub(super) parting: Parting,
+    hash_range: Option<HashRange>,
+    gauges: Arc<Gauges>,
+    newest: Arc<watch::Sender<Option<Position>>>,
+    stored: watch::Receiver<Checkpoint>,
+    backoff: Backoff,
+    /// How far the shard was when it failed last.
+    failed_at: Option<Position>,
+}
+
+/// What becomes of the lease when the worker has drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// It is released, for anybody to take.
+    Release,
+    /// It goes to the worker to which a KCL 3.x leader has promised it.
+    HandOver,
+}
+
+impl Supervisor {
+    pub(super) fn slot(&mut self, shard: &ShardId, acquisition: Acquisition) -> Option<&mut Slot> {
+        self.slots.get_mut(shard).filter(|slot| slot.acquisition == acquisition)
+    }
+
+    /// The lease is ours: reads its shard.
+    pub(super) fn start_shard(&mut self, acquisition: Acquisition, lease: Lease, ctx: &mut Context<Self>) {
+        let shard = lease.shard;
+        if self.stopping.is_some() {
+            self.release(&shard, acquisition, ctx);
+            return;
+        }
+        info!(parent: &self.parts.span, %shard, checkpoint = %lease.checkpoint, "lease taken");
+        if lease.checkpoint == Checkpoint::AtTimestamp && self.initial_timestamp().is_none() {
+            warn!(
+                parent: &self.parts.span, %shard,
+                "the lease says AT_TIMESTAMP, but initial-timestamp is not set: reading from the oldest record"
+            );
+        }
+        let listed = self.coordinator.as_ref().and_then(|coordinator| coordinator.shards()?.get(&shard));
+        let hash_range = listed.map(|shard| shard.hash_range).or(lease.hash_range);
+        let gauges = Arc::new(Gauges::new(lease.checkpoint.clone()));
+        let (newest, to_store) = watch::channel(None);
+        let (stored, is_stored) = watch::channel(lease.checkpoint.clone());
+        let worker = CheckpointWorker::new(
+            shard.clone(),
+            acquisition,
+            ctx.address().recipient(),
+            self.parts.conf.checkpointer.clone(),
+            to_store,
+            stored,
+            Arc::clone(&gauges),
+            self.parts.random.fork(),
+        );
+        let restart = self.parts.conf.worker.restart_backoff;
+        let slot = Slot {
+            acquisition,
+            fence: Arc::new(Fence::new(self.epoch)),
+            checkpoint: self.parts.arbiters.coordination.start(|_| worker),
+            worker: None,
+            parting: Parting::Release,
+            hash_range,
+            gauges: Arc::clone(&gauges),
+            newest: Arc::new(newest),
+            stored: is_stored,
+            backoff: Backoff::new(restart.min, restart.max, self.parts.random.fork()),
+            failed_at: None,
+        };
+        self.parts.board.add_shard(shard.clone(), gauges);
+        self.slots.insert(shard.clone(), slot);
+        let checkpoint = lease.checkpoint;
+        self.parts.notifier.notify(ConsumerNotice::ShardStarted { shard: shard.clone(), checkpoint });
+        self.start_worker(&shard, ctx);
+        self.publish();
+    }
+
+    fn initial_timestamp(&self) -> Option<SystemTime> {
+        match self.parts.conf.initial_position {
+            InitialPosition::AtTimestamp(instant) => Some(instant),
+            InitialPosition::TrimHorizon | InitialPosition::Latest => None,
+        }
+    }
+
+    /// Starts a fresh worker behind what is known to be processed.
+    fn start_worker(&mut self, shard: &ShardId, ctx: &mut Context<Self>) {
+        let Some(World { stream, .. }) = self.world.clone() else { return };
+        let initial_timestamp = self.initial_timestamp();
+        let Some(slot) = self.slots.get_mut(shard) else { return };
+        let newest = slot.newest.borrow().clone();
+        let start = newest.map_or_else(|| slot.stored.borrow().clone(), Checkpoint::At);
+        let equipment = Equipment {
+            shard: shard.clone(),
+            acquisition: slot.acquisition,
+            start: start.clone(),
+            conf: self.parts.conf.worker.clone(),
+            processors: self.parts.processors.clone(),
+            fence: Arc::clone(&slot.fence),
+            share: self.load.join(),
+            gauges: Arc::clone(&slot.gauges),
+            notifier: self.parts.notifier.clone(),
+            supervisor: ctx.address().recipient(),
+            checkpoint: slot.checkpoint.clone(),
+            newest: Arc::clone(&slot.newest),
+            stored: slot.stored.clone(),
+            span: info_span!(parent: &self.parts.span, "shard", %shard),
+        };
+        let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
+        let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
+        let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
+        let make_fetcher = move |worker, room| Fetcher {
+            api: stream,
+            cursor: Cursor::new(&start, initial_timestamp),
+            unpacker: Unpacker::new(shard.clone(), hash_range, start.position().cloned()),
+            shard,
+            room,
+            worker,
+            conf,
+            gauges,
+            notifier,
+            random,
+        };
+        let places = &self.parts.arbiters.shards;
+        let place = places[self.next_place % places.len()].clone();
+        self.next_place += 1;
+        slot.worker = Some(place.start(move |ctx| ConsumerWorker::new(equipment, make_fetcher, ctx)));
+    }
+
+    /// The lease is not ours any more: its worker stops at once.
+    pub(super) fn lose_shard(&mut self, shard: &ShardId, acquisition: Acquisition, loss: Loss) {
+        let Some(slot) = self.slot(shard, acquisition) else { return };
+        if let Some(worker) = slot.worker.take() {
+            worker.do_send(StopWorker::LeaseLost(loss.clone()));
+        }
+        warn!(parent: &self.parts.span, %shard, %loss, "lease lost");
+        self.parts.notifier.notify(ConsumerNotice::LeaseLost { shard: shard.clone(), loss });
+        if let Some(stopping) = &mut self.stopping {
+            stopping.report.not_stored.push(shard.clone());
+        }
+        self.forget_shard(shard);
+    }
+
+    /// A KCL 3.x leader wants the shard to be read by another worker.
+    pub(super) fn drain_for_another(&mut self, shard: &ShardId, acquisition: Acquisition) {
+        let deadline = Instant::now() + self.parts.conf.worker.shutdown_timeout;
+        let Some(slot) = self.slot(shard, acquisition) else { return };
+        slot.parting = Parting::HandOver;
+        if let Some(worker) = &slot.worker {
+            worker.do_send(StopWorker::Drain { deadline, reason: ShutdownReason::HandedOver });
+        }
+    }
+
+    pub(super) fn forget_shard(&mut self, shard: &ShardId) {
+        if let Some(slot) = self.slots.remove(shard) {
+            slot.checkpoint.do_send(StopCheckpointing);
+        }
+        self.parts.board.remove_shard(shard);
+        self.publish();
+    }
+
+    fn shard_failed(
+        &mut self,
+        shard: &ShardId,
+        failure: Failure,
+        policy: FailurePolicy,
+        ctx: &mut Context<Self>,
+    ) {
+        let max_restarts = self.parts.conf.worker.max_restarts;
+        let Some(slot) = self.slots.get_mut(shard) else { return };
+        let newest = slot.newest.borrow().clone();
+        if newest != slot.failed_at {
+            slot.backoff.reset();
+        }
+        slot.failed_at = newest;
+        let acquisition = slot.acquisition;
+        let may_restart = max_restarts.is_none_or(|max| slot.backoff.failures() < max);
+        let decision = match policy {
+            _ if self.stopping.is_some() => FailureDecision::StopConsumer,
+            FailurePolicy::StopConsumer => FailureDecision::StopConsumer,
+            FailurePolicy::RestartShard | FailurePolicy::Skip if may_restart => {
+                FailureDecision::RestartShard { after: slot.backoff.next_pause() }
+            }
+            _ => FailureDecision::StopShard,
+        };
+        let Failure { processor, events, cause } = failure;
+        match &decision {
+            FailureDecision::RestartShard { after } => {
+                warn!(parent: &self.parts.span, %shard, cause, ?after, "the shard failed and is started again")
+            }
+            decision => error!(parent: &self.parts.span, %shard, cause, ?decision, "the shard failed"),
+        }
+        if let Some(processor) = processor {
+            let (decision, cause) = (decision.clone(), cause.clone());
+            processor.failures.do_send(ConsumerWorkerFailure {
+                shard: shard.clone(),
+                events,
+                cause,
+                decision,
+            });
+            let reason = ShutdownReason::Failed;
+            processor.shutdowns.do_send(ConsumerShutdown { shard: shard.clone(), reason });
+        }
+        match decision {
+            FailureDecision::RestartShard { after } => {
+                let notice = ConsumerNotice::ShardRestarts { shard: shard.clone(), after, cause };
+                self.parts.notifier.notify(notice);
+                let shard = shard.clone();
+                ctx.run_later(after, move |supervisor, ctx| {
+                    let is_waiting = supervisor.stopping.is_none();
+                    if let Some(slot) = supervisor.slot(&shard, acquisition).filter(|_| is_waiting) {
+                        slot.gauges.restarts.add(1);
+                        supervisor.start_worker(&shard, ctx);
+                    }
+                });
+            }
+            FailureDecision::StopShard => {
+                if let Some(coordinator) = &mut self.coordinator {
+                    coordinator.shun(shard);
+                }
+                self.part_with(shard, acquisition, ctx);
+            }
+            FailureDecision::StopConsumer | FailureDecision::GiveUp => {
+                if self.stopping.is_none() {
+                    self.fail(ConsumerError::ShardFailed { shard: shard.clone(), cause }, ctx);
+                } else {
+                    self.part_with(shard, acquisition, ctx);
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a shard's failure.
+struct Failure {
+    processor: Option<EventProcessor>,
+    events: Vec<FailedEvent>,
+    cause: String,
+}
+
+impl Handler<WorkerEnded> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, ended: WorkerEnded, ctx: &mut Self::Context) {
+        let WorkerEnded { shard, acquisition, outcome } = ended;
+        let policy = self.parts.conf.worker.failure_policy;
+        let Some(slot) = self.slot(&shard, acquisition) else { return };
+        slot.worker = None;
+        match outcome {
+            Outcome::ShardEnded => self.forget_shard(&shard),
+            Outcome::Drained { unanswered } => {
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.report.unanswered += unanswered;
+                }
+                self.part_with(&shard, acquisition, ctx);
+            }
+            Outcome::Failed { processor, events, cause } => {
+                self.shard_failed(&shard, Failure { processor: Some(processor), events, cause }, policy, ctx);
+            }
+            Outcome::Died { cause } => {
+                let failure = Failure { processor: None, events: Vec::new(), cause };
+                self.shard_failed(&shard, failure, FailurePolicy::RestartShard, ctx);
+            }
+            Outcome::ProcessorGone if self.stopping.is_none() => self.fail(ConsumerError::ProcessorGone, ctx),
+            Outcome::ProcessorGone => self.part_with(&shard, acquisition, ctx),
+        }
+        self.finish_if_stopped(ctx);
+    }
+}

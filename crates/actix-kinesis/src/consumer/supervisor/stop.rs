@@ -1,0 +1,180 @@
+//! How the supervisor lets go of its shards.
+
+use std::time::Duration;
+
+use actix::fut::wrap_future;
+use actix::{ActorContext, ActorFutureExt, AsyncContext, Context};
+use kinesis_lease::coordinator::Acquisition;
+use kinesis_record::ShardId;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::Supervisor;
+use super::shard::Parting;
+use crate::consumer::checkpoint::{Flush, reserved_for_last_checkpoint};
+use crate::consumer::error::{ConsumerError, Stopped};
+use crate::consumer::failure::ShutdownReason;
+use crate::consumer::status::ConsumerState;
+use crate::consumer::worker::StopWorker;
+
+/// A stop under way.
+#[derive(Debug)]
+pub(super) struct Stopping {
+    deadline: Instant,
+    /// Why the consumer stops, if nobody asked it to.
+    error: Option<ConsumerError>,
+    pub(super) report: Stopped,
+}
+
+impl Supervisor {
+    /// The consumer cannot go on.
+    pub(super) fn fail(&mut self, error: ConsumerError, ctx: &mut Context<Self>) {
+        error!(parent: &self.parts.span, %error, "the consumer fails and stops");
+        self.begin_stop(self.parts.conf.worker.shutdown_timeout, Some(error), ctx);
+    }
+
+    /// Takes no more leases and drains the shards; what is not done by the deadline is left.
+    pub(super) fn begin_stop(
+        &mut self,
+        within: Duration,
+        error: Option<ConsumerError>,
+        ctx: &mut Context<Self>,
+    ) {
+        if self.stopping.is_some() {
+            return;
+        }
+        info!(parent: &self.parts.span, ?within, "the consumer stops");
+        let now = Instant::now();
+        let deadline = now + within;
+        self.stopping = Some(Stopping { deadline, error, report: Stopped::default() });
+        self.parts.board.set_state(ConsumerState::Stopping);
+        self.publish();
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.stop_taking();
+        }
+        let drained_by = now + within - reserved_for_last_checkpoint(within);
+        let mut idle = Vec::new();
+        for (shard, slot) in &self.slots {
+            match &slot.worker {
+                Some(worker) => worker.do_send(StopWorker::Drain {
+                    deadline: drained_by,
+                    reason: ShutdownReason::ConsumerStopped,
+                }),
+                None => idle.push((shard.clone(), slot.acquisition)),
+            }
+        }
+        for (shard, acquisition) in idle {
+            self.part_with(&shard, acquisition, ctx);
+        }
+        ctx.run_later(within, |supervisor, ctx| supervisor.finish(ctx));
+        self.finish_if_stopped(ctx);
+    }
+
+    /// The shard's worker has ended: stores the last checkpoint, then gives the lease away.
+    pub(super) fn part_with(&mut self, shard: &ShardId, acquisition: Acquisition, ctx: &mut Context<Self>) {
+        let deadline = self.stopping.as_ref().map(|stopping| stopping.deadline);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.parts.conf.lease.failover_time);
+        let Some(slot) = self.slot(shard, acquisition) else { return };
+        let flushed = slot.checkpoint.send(Flush { deadline });
+        let shard = shard.clone();
+        ctx.spawn(wrap_future::<_, Self>(flushed).map(move |flushed, supervisor, ctx| {
+            if !matches!(flushed, Ok(Ok(()))) {
+                warn!(parent: &supervisor.parts.span, %shard, "the last checkpoint is not stored");
+                if let Some(stopping) = &mut supervisor.stopping
+                    && !stopping.report.not_stored.contains(&shard)
+                {
+                    stopping.report.not_stored.push(shard.clone());
+                }
+            }
+            supervisor.release(&shard, acquisition, ctx);
+        }));
+    }
+
+    /// Gives the lease away.
+    pub(super) fn release(&mut self, shard: &ShardId, acquisition: Acquisition, ctx: &mut Context<Self>) {
+        let parting = self.slot(shard, acquisition).map_or(Parting::Release, |slot| slot.parting);
+        let answer = self.ask(
+            |coordinator, now| match parting {
+                Parting::Release => coordinator.release(now, shard, acquisition),
+                Parting::HandOver => coordinator.hand_over(now, shard, acquisition),
+            },
+            ctx,
+        );
+        let shard = shard.clone();
+        ctx.spawn(wrap_future::<_, Self>(answer).map(move |released, supervisor, ctx| {
+            match released {
+                Ok(Ok(())) => info!(parent: &supervisor.parts.span, %shard, "lease released"),
+                _ => {
+                    warn!(parent: &supervisor.parts.span, %shard, "the lease is not released");
+                    if let Some(stopping) = &mut supervisor.stopping {
+                        stopping.report.not_released.push(shard.clone());
+                    }
+                }
+            }
+            if supervisor.slot(&shard, acquisition).is_some() {
+                supervisor.forget_shard(&shard);
+            }
+            supervisor.finish_if_stopped(ctx);
+        }));
+    }
+
+    pub(super) fn finish_if_stopped(&mut self, ctx: &mut Context<Self>) {
+        if self.stopping.is_some() && self.slots.is_empty() {
+            self.finish(ctx);
+        }
+    }
+
+    fn finish(&mut self, ctx: &mut Context<Self>) {
+        let Some(Stopping { error, mut report, .. }) = self.stopping.take() else { return };
+        for (shard, slot) in &self.slots {
+            report.not_released.push(shard.clone());
+            if slot.worker.is_some() && !report.not_stored.contains(shard) {
+                report.not_stored.push(shard.clone());
+            }
+        }
+        for shard in self.slots.keys().cloned().collect::<Vec<_>>() {
+            self.forget_shard(&shard);
+        }
+        self.coordinator = None;
+        self.world = None;
+        self.address = None;
+        self.parts.board.set_state(ConsumerState::Stopped);
+        self.publish();
+        info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped");
+        self.parts.ending.send_replace(Some(error.map_or(Ok(report), Err)));
+        ctx.stop();
+        self.parts.arbiters.stop();
+    }
+
+    /// Stops at SIGTERM or ctrl-c.
+    pub(super) fn stop_at_signal(&mut self, ctx: &mut Context<Self>) {
+        ctx.spawn(wrap_future::<_, Self>(termination()).map(|signal, supervisor, ctx| {
+            info!(parent: &supervisor.parts.span, signal, "asked to stop by a signal");
+            supervisor.begin_stop(supervisor.parts.conf.worker.shutdown_timeout, None, ctx);
+        }));
+    }
+}
+
+#[cfg(unix)]
+async fn termination() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = match signal(SignalKind::terminate()) {
+        Ok(term) => term,
+        Err(error) => {
+            warn!(%error, "SIGTERM cannot be caught");
+            return std::future::pending().await;
+        }
+    };
+    tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = tokio::signal::ctrl_c() => "ctrl-c",
+    }
+}
+
+#[cfg(not(unix))]
+async fn termination() -> &'static str {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => "ctrl-c",
+        Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,347 @@
+//! Which events of a shard are delivered, answered, to be delivered again or given up, and how far the checkpoint
+//! may go. A state machine that knows neither actors nor time.
+
+use std::collections::VecDeque;
+
+use kinesis_record::Position;
+
+use super::event::{ConsumerEvent, EventProcessed};
+use super::failure::{FailedEvent, FailureCause};
+
+/// What an event costs in memory besides its payload: its keys, position and bookkeeping.
+const OVERHEAD_BYTES: usize = 256;
+
+/// Names an event to its worker. Never used twice by the same worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EventId(u64);
+
+/// One thing on a page of a shard, in the order of the stream.
+#[derive(Debug)]
+pub(crate) enum PageItem {
+    Event(ConsumerEvent),
+    /// Nothing to deliver, yet the checkpoint must pass it: a user record that belongs to another shard, or an
+    /// aggregate without user records.
+    Nothing(Position),
+}
+
+impl PageItem {
+    pub(crate) fn position(&self) -> &Position {
+        match self {
+            Self::Event(event) => event.position(),
+            Self::Nothing(position) => position,
+        }
+    }
+
+    /// The memory that it holds, estimated, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        OVERHEAD_BYTES
+            + match self {
+                Self::Event(event) => event.payload().len(),
+                Self::Nothing(_) => 0,
+            }
+    }
+}
+
+/// A delivery to make.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) id: EventId,
+    pub(crate) attempt: u32,
+    pub(crate) event: ConsumerEvent,
+}
+
+/// What an answer meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The event is done with.
+    Settled,
+    /// It will be delivered again.
+    Again,
+    /// It has been delivered as often as it may be. [`Tracker::exceeded`] tells what follows.
+    Exhausted,
+    /// It had been answered before, or was never delivered.
+    Late,
+}
+
+#[derive(Debug)]
+struct Entry {
+    position: Position,
+    page: u64,
+    attempts: u32,
+    failures: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// To be delivered, for the first time or again.
+    Due(ConsumerEvent),
+    InFlight(ConsumerEvent),
+    /// Delivered as often as it may be, and never with success.
+    Exhausted(ConsumerEvent, FailureCause),
+    Settled,
+}
+
+/// The events of one GetRecords reply: the batch to which the failure tolerance applies.
+#[derive(Debug)]
+struct Page {
+    size: usize,
+    unsettled: usize,
+    exhausted: Vec<EventId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    retries: u32,
+    tolerance_percentage: f64,
+    entries: VecDeque<Entry>,
+    /// The id of the first entry.
+    first: u64,
+    /// The next entry that has never been delivered.
+    fresh: u64,
+    again: VecDeque<EventId>,
+    pages: VecDeque<Page>,
+    first_page: u64,
+    in_flight: usize,
+    payload_bytes: usize,
+    done: Option<Position>,
+}
+
+impl Tracker {
+    pub(crate) fn new(retries: u32, tolerance_percentage: f64) -> Self {
+        Self {
+            retries,
+            tolerance_percentage,
+            entries: VecDeque::new(),
+            first: 0,
+            fresh: 0,
+            again: VecDeque::new(),
+            pages: VecDeque::new(),
+            first_page: 0,
+            in_flight: 0,
+            payload_bytes: 0,
+            done: None,
+        }
+    }
+
+    /// Adds what a page brought.
+    pub(crate) fn add_page(&mut self, items: Vec<PageItem>) {
+        let page = self.first_page + self.pages.len() as u64;
+        let mut size = 0;
+        for item in items {
+            let (position, state) = match item {
+                PageItem::Event(event) => {
+                    size += 1;
+                    self.payload_bytes += event.payload().len();
+                    (event.position().clone(), State::Due(event))
+                }
+                PageItem::Nothing(position) => (position, State::Settled),
+            };
+            self.entries.push_back(Entry { position, page, attempts: 0, failures: 0, state });
+        }
+        self.pages.push_back(Page { size, unsettled: size, exhausted: Vec::new() });
+        self.advance();
+    }
+
+    /// The next event to deliver: one that is due again before one that never was.
+    pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
+        while let Some(id) = self.again.pop_front() {
+            if let Some(delivery) = self.deliver(id) {
+                return Some(delivery);
+            }
+        }
+        while (self.fresh as usize).checked_sub(self.first as usize)? < self.entries.len() {
+            let id = EventId(self.fresh);
+            self.fresh += 1;
+            if let Some(delivery) = self.deliver(id) {
+                return Some(delivery);
+            }
+        }
+        None
+    }
+
+    /// Takes an answer to a delivery. [`EventProcessed::Later`] is none and must not come here.
+    pub(crate) fn answer(&mut self, id: EventId, attempt: u32, answer: EventProcessed) -> Verdict {
+        match answer {
+            EventProcessed::Processed | EventProcessed::Skipped | EventProcessed::Later => self.settle(id),
+            EventProcessed::Failed { reason } => self.fail(id, attempt, FailureCause::Reported(reason)),
+        }
+    }
+
+    /// The delivery under way failed. That an earlier one did says nothing new, while success of any counts.
+    pub(crate) fn fail(&mut self, id: EventId, attempt: u32, cause: FailureCause) -> Verdict {
+        let retries = self.retries;
+        let Some(entry) = self.entry(id).filter(|entry| entry.attempts == attempt) else {
+            return Verdict::Late;
+        };
+        let State::InFlight(event) = &entry.state else { return Verdict::Late };
+        let event = event.clone();
+        entry.failures += 1;
+        self.in_flight -= 1;
+        let Some(entry) = self.entry(id) else { return Verdict::Late };
+        if entry.failures <= retries {
+            entry.state = State::Due(event);
+            self.again.push_back(id);
+            Verdict::Again
+        } else {
+            entry.state = State::Exhausted(event, cause);
+            let page = entry.page;
+            if let Some(page) = self.page(page) {
+                page.exhausted.push(id);
+            }
+            Verdict::Exhausted
+        }
+    }
+
+    /// Everything under way is to be delivered again, oldest first, and nobody is to blame: its processor died.
+    pub(crate) fn recall_all(&mut self) {
+        let mut recalled = Vec::new();
+        for (offset, entry) in self.entries.iter_mut().enumerate() {
+            if let State::InFlight(event) = &entry.state {
+                entry.state = State::Due(event.clone());
+                recalled.push(EventId(self.first + offset as u64));
+            }
+        }
+        self.in_flight = 0;
+        self.again.extend(recalled);
+        self.again.make_contiguous().sort_unstable();
+    }
+
+    /// Whether an event waits to be delivered again.
+    pub(crate) fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Whether the delivery is under way.
+    pub(crate) fn is_in_flight(&self, id: EventId, attempt: u32) -> bool {
+        let entry = id.0.checked_sub(self.first).and_then(|offset| self.entries.get(offset as usize));
+        entry.is_some_and(|entry| entry.attempts == attempt && matches!(entry.state, State::InFlight(_)))
+    }
+
+    /// Whether an event has been delivered as often as it may be and is not given up.
+    pub(crate) fn has_exhausted(&self) -> bool {
+        self.pages.iter().any(|page| !page.exhausted.is_empty())
+    }
+
+    /// The exhausted events of the first page that has more of them than the tolerance allows.
+    pub(crate) fn exceeded(&self) -> Option<Vec<FailedEvent>> {
+        let page = self.pages.iter().find(|page| page.exhausted.len() > self.allowed(page))?;
+        Some(page.exhausted.iter().filter_map(|id| self.failed_event(*id)).collect())
+    }
+
+    /// Gives up the exhausted events of each page that has no other events left open, within the tolerance.
+    pub(crate) fn give_up_tolerated(&mut self) -> Vec<FailedEvent> {
+        let ids: Vec<EventId> = self
+            .pages
+            .iter()
+            .filter(|page| {
+                page.unsettled == page.exhausted.len() && page.exhausted.len() <= self.allowed(page)
+            })
+            .flat_map(|page| page.exhausted.iter().copied())
+            .collect();
+        self.give_up(ids)
+    }
+
+    /// Gives up all exhausted events.
+    pub(crate) fn give_up_all(&mut self) -> Vec<FailedEvent> {
+        let ids = self.pages.iter().flat_map(|page| page.exhausted.iter().copied()).collect();
+        self.give_up(ids)
+    }
+
+    /// The highest position with nothing before it that is not settled; none before the first.
+    pub(crate) fn done(&self) -> Option<&Position> {
+        self.done.as_ref()
+    }
+
+    /// Whether everything added is settled.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many events are delivered and not answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// The memory that the events hold, estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload_bytes + self.entries.len() * OVERHEAD_BYTES
+    }
+
+    fn deliver(&mut self, id: EventId) -> Option<Delivery> {
+        let entry = self.entry(id)?;
+        let State::Due(event) = &entry.state else { return None };
+        let event = event.clone();
+        entry.attempts += 1;
+        let attempt = entry.attempts;
+        entry.state = State::InFlight(event.clone());
+        self.in_flight += 1;
+        Some(Delivery { id, attempt, event })
+    }
+
+    fn settle(&mut self, id: EventId) -> Verdict {
+        let Some(entry) = self.entry(id).filter(|entry| entry.attempts > 0) else { return Verdict::Late };
+        let page = entry.page;
+        let payload = match std::mem::replace(&mut entry.state, State::Settled) {
+            State::Settled => return Verdict::Late,
+            State::InFlight(event) => {
+                self.in_flight -= 1;
+                event.payload().len()
+            }
+            State::Exhausted(event, _) => {
+                if let Some(page) = self.page(page) {
+                    page.exhausted.retain(|exhausted| *exhausted != id);
+                }
+                event.payload().len()
+            }
+            State::Due(event) => event.payload().len(),
+        };
+        self.payload_bytes -= payload;
+        if let Some(page) = self.page(page) {
+            page.unsettled -= 1;
+        }
+        self.advance();
+        Verdict::Settled
+    }
+
+    fn give_up(&mut self, ids: Vec<EventId>) -> Vec<FailedEvent> {
+        let given_up = ids.iter().filter_map(|id| self.failed_event(*id)).collect();
+        for id in ids {
+            self.settle(id);
+        }
+        given_up
+    }
+
+    /// Forgets what is settled at the front and moves the checkpoint there.
+    fn advance(&mut self) {
+        while let Some(entry) = self.entries.pop_front_if(|entry| matches!(entry.state, State::Settled)) {
+            self.done = Some(entry.position);
+            self.first += 1;
+        }
+        self.fresh = self.fresh.max(self.first);
+        let oldest =
+            self.entries.front().map_or(self.first_page + self.pages.len() as u64, |entry| entry.page);
+        while self.first_page < oldest {
+            self.pages.pop_front();
+            self.first_page += 1;
+        }
+    }
+
+    fn allowed(&self, page: &Page) -> usize {
+        (self.tolerance_percentage / 100.0 * page.size as f64).floor() as usize
+    }
+
+    fn failed_event(&self, id: EventId) -> Option<FailedEvent> {
+        let entry = self.entries.get(id.0.checked_sub(self.first)? as usize)?;
+        let State::Exhausted(event, cause) = &entry.state else { return None };
+        Some(FailedEvent { event: event.clone(), attempts: entry.attempts, cause: cause.clone() })
+    }
+
+    fn entry(&mut self, id: EventId) -> Option<&mut Entry> {
+        self.entries.get_mut(id.0.checked_sub(self.first)? as usize)
+    }
+
+    fn page(&mut self, page: u64) -> Option<&mut Page> {
+        self.pages.get_mut(page.checked_sub(self.first_page)? as usize)
+    }
+}

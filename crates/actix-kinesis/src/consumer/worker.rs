@@ -1,0 +1,557 @@
+//! The actor that delivers the events of one shard.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use actix::fut::wrap_future;
+use actix::{
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, MailboxError, Message,
+    Recipient, SpawnHandle,
+};
+use kinesis_lease::coordinator::{Acquisition, Loss};
+use kinesis_lease::stream::ChildShard;
+use kinesis_record::{Checkpoint, Position, ShardId};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
+
+use super::checkpoint::{CheckpointWorker, NotStored, StoreEnd};
+use super::event::{AnswerLink, EventProcessed, HandleAnswer, ProcessEvent};
+use super::failure::{
+    ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
+};
+use super::fence::Fence;
+use super::fetch::Fetcher;
+use super::load::Share;
+use super::notice::ConsumerNotice;
+use super::notifier::Notifier;
+use super::processor::{EventProcessor, Processors};
+use super::status::Gauges;
+use super::tracker::{Delivery, EventId, PageItem, Tracker, Verdict};
+use super::window::Window;
+use crate::config::{FailurePolicy, WorkerConf};
+
+/// Brings what a page of the shard held.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct PageFetched {
+    pub(crate) items: Vec<PageItem>,
+}
+
+/// Tells that nothing comes after what was fetched, ever.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct ShardDrained {
+    pub(crate) children: Vec<ChildShard>,
+}
+
+/// Tells a worker to stop.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub(crate) enum StopWorker {
+    /// Deliver nothing more, and wait for what is under way until the deadline.
+    Drain { deadline: Instant, reason: ShutdownReason },
+    /// At once: the shard may be read by another process.
+    LeaseLost(Loss),
+}
+
+/// Tells the supervisor that a worker has ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct WorkerEnded {
+    pub(crate) shard: ShardId,
+    pub(crate) acquisition: Acquisition,
+    pub(crate) outcome: Outcome,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// `SHARD_END` is stored.
+    ShardEnded,
+    /// It was told to drain. `unanswered` events were under way when the deadline came.
+    Drained { unanswered: usize },
+    /// Events could not be processed.
+    Failed { processor: EventProcessor, events: Vec<FailedEvent>, cause: String },
+    /// The processor that serves all shards has stopped.
+    ProcessorGone,
+    /// The worker itself panicked, or could not get a processor.
+    Died { cause: String },
+}
+
+/// What a worker is made of.
+pub(crate) struct Equipment {
+    pub(crate) shard: ShardId,
+    pub(crate) acquisition: Acquisition,
+    /// From behind this checkpoint on.
+    pub(crate) start: Checkpoint,
+    pub(crate) conf: WorkerConf,
+    pub(crate) processors: Processors,
+    pub(crate) fence: Arc<Fence>,
+    pub(crate) share: Share,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) notifier: Notifier,
+    pub(crate) supervisor: Recipient<WorkerEnded>,
+    pub(crate) checkpoint: Addr<CheckpointWorker>,
+    pub(crate) newest: Arc<watch::Sender<Option<Position>>>,
+    pub(crate) stored: watch::Receiver<Checkpoint>,
+    pub(crate) span: Span,
+}
+
+/// Delivers the events of one shard, as many at a time as the window allows, and moves the checkpoint behind what is
+/// answered.
+pub(crate) struct ConsumerWorker {
+    equipment: Equipment,
+    make_fetcher: Option<Box<dyn FnOnce(Addr<Self>, watch::Receiver<u64>) -> Fetcher + Send>>,
+    fetching: Option<JoinHandle<()>>,
+    processor: Option<EventProcessor>,
+    /// Rises with each processor, so that a dead one's silence is not taken for the next one's.
+    generation: u32,
+    link: Arc<AnswerLink>,
+    tracker: Tracker,
+    window: Window,
+    /// After a processor died with several events under way, one event at a time shows which one it was.
+    one_at_a_time: bool,
+    deadlines: VecDeque<(Instant, EventId, u32)>,
+    timer: Option<SpawnHandle>,
+    room: watch::Sender<u64>,
+    phase: Phase,
+    children: Option<Vec<ChildShard>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    /// The shard starts at `LATEST`, and its first record is not known yet.
+    Unpinned,
+    /// The position of the first record is being stored.
+    Pinning,
+    Delivering,
+    Draining(ShutdownReason),
+    /// `SHARD_END` is being stored.
+    Ending,
+    Ended,
+}
+
+impl ConsumerWorker {
+    /// A worker that reads by the fetcher that `make_fetcher` gives.
+    pub(crate) fn new(
+        equipment: Equipment,
+        make_fetcher: impl FnOnce(Addr<Self>, watch::Receiver<u64>) -> Fetcher + Send + 'static,
+        ctx: &mut Context<Self>,
+    ) -> Self {
+        let conf = &equipment.conf;
+        let link = AnswerLink { worker: ctx.address().recipient(), gauges: Arc::clone(&equipment.gauges) };
+        Self {
+            make_fetcher: Some(Box::new(make_fetcher)),
+            fetching: None,
+            processor: None,
+            generation: 0,
+            link: Arc::new(link),
+            tracker: Tracker::new(conf.failed_message_retries, conf.failure_tolerance_percentage),
+            window: Window::new(conf.batch_timeout),
+            one_at_a_time: false,
+            deadlines: VecDeque::new(),
+            timer: None,
+            room: watch::channel(0).0,
+            phase: if equipment.start == Checkpoint::Latest { Phase::Unpinned } else { Phase::Delivering },
+            children: None,
+            equipment,
+        }
+    }
+
+    fn get_processor(&mut self, ctx: &mut Context<Self>) {
+        let processor = self.equipment.processors.clone().get(self.equipment.shard.clone());
+        ctx.spawn(wrap_future::<_, Self>(processor).map(|processor, worker, ctx| match processor {
+            Some(processor) => {
+                worker.processor = Some(processor);
+                worker.generation += 1;
+                worker.fetch(ctx);
+                worker.pump(ctx);
+            }
+            None => worker.end(
+                Outcome::Died { cause: "no event processor could be made: its factory panicked".to_owned() },
+                ctx,
+            ),
+        }));
+    }
+
+    fn fetch(&mut self, ctx: &mut Context<Self>) {
+        if let Some(make_fetcher) = self.make_fetcher.take() {
+            let fetcher = make_fetcher(ctx.address(), self.room.subscribe());
+            self.fetching = Some(actix::spawn(fetcher.run().instrument(self.equipment.span.clone())));
+        }
+    }
+
+    /// Delivers what the window allows.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        if self.phase == Phase::Delivering && self.equipment.fence.holds() {
+            let limit = self.equipment.share.events();
+            while let Some(processor) = &self.processor {
+                self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
+                let window = if self.one_at_a_time { 1 } else { self.window.size(limit) };
+                if self.tracker.in_flight() >= window {
+                    break;
+                }
+                let Some(delivery) = self.tracker.next_delivery() else { break };
+                let events = processor.events.clone();
+                self.deliver(delivery, &events, ctx);
+            }
+            self.arm_timer(ctx);
+        }
+        self.equipment.gauges.in_flight.set(self.tracker.in_flight() as u64);
+        self.equipment.gauges.buffered_bytes.set(self.tracker.bytes() as u64);
+        self.tell_room();
+        self.finish_if_done(ctx);
+    }
+
+    fn deliver(&mut self, delivery: Delivery, events: &Recipient<ProcessEvent>, ctx: &mut Context<Self>) {
+        let Delivery { id, attempt, event } = delivery;
+        self.equipment.gauges.delivered.add(1);
+        let sent = Instant::now();
+        let generation = self.generation;
+        self.deadlines.push_back((sent + self.equipment.conf.batch_timeout, id, attempt));
+        let message = ProcessEvent { event, attempt, id, link: Arc::clone(&self.link) };
+        ctx.spawn(wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
+            Ok(EventProcessed::Later) => {}
+            Ok(answer) => {
+                worker.answered(id, attempt, answer);
+                worker.window.answered(
+                    sent.elapsed(),
+                    worker.tracker.in_flight(),
+                    worker.equipment.share.events(),
+                );
+                worker.after_answers(ctx);
+            }
+            Err(error) => worker.unanswered(id, attempt, generation, &error, ctx),
+        }));
+    }
+
+    fn answered(&mut self, id: EventId, attempt: u32, answer: EventProcessed) {
+        let gauges = &self.equipment.gauges;
+        let success = match &answer {
+            EventProcessed::Skipped => &gauges.skipped,
+            _ => &gauges.processed,
+        };
+        if let EventProcessed::Failed { reason } = &answer {
+            debug!(parent: &self.equipment.span, attempt, reason, "the event processor reports a failure");
+        }
+        match self.tracker.answer(id, attempt, answer) {
+            Verdict::Settled => success.add(1),
+            Verdict::Again | Verdict::Exhausted => gauges.failed.add(1),
+            Verdict::Late => gauges.late_answers.add(1),
+        }
+    }
+
+    /// The delivery has no answer and never will: the handler panicked, or its actor has stopped.
+    fn unanswered(
+        &mut self,
+        id: EventId,
+        attempt: u32,
+        generation: u32,
+        error: &MailboxError,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(processor) = self.processor.as_ref().filter(|_| generation == self.generation) else {
+            return;
+        };
+        let is_alive = processor.events.connected();
+        warn!(parent: &self.equipment.span, attempt, %error, is_alive, "an event processor panicked or stopped");
+        if is_alive {
+            if self.tracker.fail(id, attempt, FailureCause::NoAnswer) != Verdict::Late {
+                self.equipment.gauges.failed.add(1);
+            }
+            return self.after_answers(ctx);
+        }
+        if !self.equipment.processors.are_renewable() {
+            return self.end(Outcome::ProcessorGone, ctx);
+        }
+        if self.tracker.in_flight() == 1 && self.tracker.is_in_flight(id, attempt) {
+            self.tracker.fail(id, attempt, FailureCause::NoAnswer);
+            self.equipment.gauges.failed.add(1);
+        } else {
+            self.tracker.recall_all();
+            self.one_at_a_time = true;
+        }
+        self.processor = None;
+        self.after_answers(ctx);
+        if self.phase != Phase::Ended {
+            self.get_processor(ctx);
+        }
+    }
+
+    /// Draws the consequences of answers and time-outs.
+    fn after_answers(&mut self, ctx: &mut Context<Self>) {
+        if self.phase == Phase::Delivering && self.tracker.has_exhausted() {
+            let given_up = match self.equipment.conf.failure_policy {
+                FailurePolicy::Skip => self.tracker.give_up_all(),
+                _ => self.tracker.give_up_tolerated(),
+            };
+            self.report_given_up(given_up);
+            if let Some(events) = self.tracker.exceeded() {
+                self.tell_done();
+                return self.fail(events, ctx);
+            }
+        }
+        self.tell_done();
+        self.pump(ctx);
+    }
+
+    fn tell_done(&self) {
+        if let Some(done) = self.tracker.done() {
+            self.equipment.newest.send_if_modified(|newest| {
+                let is_newer = newest.as_ref().is_none_or(|newest| newest < done);
+                if is_newer {
+                    *newest = Some(done.clone());
+                }
+                is_newer
+            });
+        }
+    }
+
+    fn tell_room(&self) {
+        let share = self.equipment.share.bytes();
+        let free = share.saturating_sub(self.tracker.bytes() as u64);
+        let room = if free >= share / 8 { free } else { 0 };
+        self.room.send_if_modified(|told| std::mem::replace(told, room) == 0 && room > 0);
+    }
+
+    fn report_given_up(&self, events: Vec<FailedEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let shard = self.equipment.shard.clone();
+        for failed in &events {
+            warn!(
+                parent: &self.equipment.span, position = %failed.event.position(), attempts = failed.attempts,
+                cause = %failed.cause, "event given up: the checkpoint passes it"
+            );
+        }
+        self.equipment.gauges.given_up.add(events.len() as u64);
+        if let Some(processor) = &self.processor {
+            processor.failures.do_send(ConsumerWorkerFailure {
+                shard: shard.clone(),
+                cause: causes(&events),
+                events: events.clone(),
+                decision: FailureDecision::GiveUp,
+            });
+        }
+        self.equipment.notifier.notify(ConsumerNotice::EventsGivenUp { shard, events });
+    }
+
+    fn fail(&mut self, events: Vec<FailedEvent>, ctx: &mut Context<Self>) {
+        let cause = causes(&events);
+        let outcome = match self.processor.clone() {
+            Some(processor) => Outcome::Failed { processor, events, cause },
+            None => Outcome::Died { cause },
+        };
+        self.end(outcome, ctx);
+    }
+
+    fn arm_timer(&mut self, ctx: &mut Context<Self>) {
+        let tracker = &self.tracker;
+        let is_open = |(_, id, attempt): &(Instant, EventId, u32)| tracker.is_in_flight(*id, *attempt);
+        while self.deadlines.pop_front_if(|deadline| !is_open(deadline)).is_some() {}
+        if self.deadlines.len() > 2 * tracker.in_flight() + 1024 {
+            self.deadlines.retain(is_open);
+        }
+        if self.timer.is_none()
+            && let Some((deadline, ..)) = self.deadlines.front()
+        {
+            let pause = deadline.saturating_duration_since(Instant::now());
+            self.timer = Some(ctx.run_later(pause, |worker, ctx| {
+                worker.timer = None;
+                worker.time_out(ctx);
+            }));
+        }
+    }
+
+    fn time_out(&mut self, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        let timeout = self.equipment.conf.batch_timeout;
+        let mut late = 0u64;
+        while let Some((_, id, attempt)) = self.deadlines.pop_front_if(|(deadline, ..)| *deadline <= now) {
+            if self.tracker.is_in_flight(id, attempt) {
+                self.tracker.fail(id, attempt, FailureCause::TimedOut(timeout));
+                late += 1;
+            }
+        }
+        if late > 0 {
+            self.window.timed_out();
+            self.equipment.gauges.failed.add(late);
+            warn!(parent: &self.equipment.span, events = late, ?timeout, "events were not answered in time");
+        }
+        self.after_answers(ctx);
+        if self.phase == Phase::Delivering {
+            self.arm_timer(ctx);
+        }
+    }
+
+    /// Stores the place before the first record of a shard that starts at `LATEST`, before any record is delivered:
+    /// from then on the shard starts there, whenever it is started again.
+    fn pin(&mut self, first: &Position, ctx: &mut Context<Self>) {
+        self.phase = Phase::Pinning;
+        let pin = Position::new(first.sequence.clone(), -1);
+        let place = Checkpoint::At(pin.clone());
+        self.equipment.newest.send_replace(Some(pin));
+        let mut stored = self.equipment.stored.clone();
+        let is_stored = async move { stored.wait_for(|stored| *stored >= place).await.is_ok() };
+        ctx.spawn(wrap_future::<_, Self>(is_stored).map(|is_stored, worker, ctx| {
+            if is_stored && worker.phase == Phase::Pinning {
+                worker.phase = Phase::Delivering;
+                worker.pump(ctx);
+            }
+        }));
+    }
+
+    fn finish_if_done(&mut self, ctx: &mut Context<Self>) {
+        match &self.phase {
+            Phase::Draining(_) if self.tracker.in_flight() == 0 => {
+                self.end(Outcome::Drained { unanswered: 0 }, ctx);
+            }
+            Phase::Delivering | Phase::Unpinned if self.tracker.is_drained() => {
+                let Some(children) = self.children.take() else { return };
+                self.phase = Phase::Ending;
+                let stored = self.equipment.checkpoint.send(StoreEnd { children });
+                ctx.spawn(wrap_future::<_, Self>(stored).map(|stored, worker, ctx| match stored {
+                    Ok(Ok(())) => worker.end(Outcome::ShardEnded, ctx),
+                    // The supervisor has heard of it first and stops this worker.
+                    Ok(Err(NotStored::LeaseLost | NotStored::OutOfTime)) | Err(_) => {}
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome, ctx: &mut Context<Self>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let reason = match (&self.phase, &outcome) {
+            (_, Outcome::ShardEnded) => Some(ShutdownReason::ShardEnded),
+            (Phase::Draining(reason), _) => Some(reason.clone()),
+            // The supervisor tells of failures, since it decides what follows.
+            _ => None,
+        };
+        if matches!(outcome, Outcome::ShardEnded) {
+            let shard = self.equipment.shard.clone();
+            info!(parent: &self.equipment.span, "everything in the shard is processed");
+            self.equipment.notifier.notify(ConsumerNotice::ShardEnded { shard });
+        }
+        if let Some(reason) = reason {
+            self.tell_shutdown(reason);
+        }
+        self.phase = Phase::Ended;
+        self.tell_ended(outcome);
+        ctx.stop();
+    }
+
+    fn tell_shutdown(&self, reason: ShutdownReason) {
+        if let Some(processor) = &self.processor {
+            processor.shutdowns.do_send(ConsumerShutdown { shard: self.equipment.shard.clone(), reason });
+        }
+    }
+
+    fn tell_ended(&self, outcome: Outcome) {
+        let (shard, acquisition) = (self.equipment.shard.clone(), self.equipment.acquisition);
+        self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, outcome });
+    }
+}
+
+impl Actor for ConsumerWorker {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.get_processor(ctx);
+    }
+}
+
+impl Drop for ConsumerWorker {
+    fn drop(&mut self) {
+        if let Some(fetching) = &self.fetching {
+            fetching.abort();
+        }
+        if self.phase != Phase::Ended {
+            error!(parent: &self.equipment.span, "the shard's worker died");
+            self.tell_ended(Outcome::Died { cause: "the shard's worker died by a panic".to_owned() });
+        }
+    }
+}
+
+impl Handler<PageFetched> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, page: PageFetched, ctx: &mut Self::Context) {
+        let span = debug_span!(parent: &self.equipment.span, "batch", records = page.items.len());
+        let _entered = span.enter();
+        debug!("batch fetched");
+        let first = page.items.first().map(|item| item.position().clone());
+        self.tracker.add_page(page.items);
+        match first {
+            Some(first) if self.phase == Phase::Unpinned => self.pin(&first, ctx),
+            _ => self.after_answers(ctx),
+        }
+    }
+}
+
+impl Handler<ShardDrained> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, drained: ShardDrained, ctx: &mut Self::Context) {
+        debug!(parent: &self.equipment.span, "the last record of the shard is fetched");
+        self.children = Some(drained.children);
+        self.finish_if_done(ctx);
+    }
+}
+
+impl Handler<HandleAnswer> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, HandleAnswer { id, attempt, answer }: HandleAnswer, ctx: &mut Self::Context) {
+        if answer != EventProcessed::Later {
+            self.answered(id, attempt, answer);
+            self.after_answers(ctx);
+        }
+    }
+}
+
+impl Handler<StopWorker> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, stop: StopWorker, ctx: &mut Self::Context) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if let Some(fetching) = self.fetching.take() {
+            fetching.abort();
+        }
+        match stop {
+            StopWorker::LeaseLost(loss) => {
+                self.tell_shutdown(ShutdownReason::LeaseLost(loss));
+                self.phase = Phase::Ended;
+                ctx.stop();
+            }
+            StopWorker::Drain { deadline, reason } => {
+                ctx.run_later(deadline.saturating_duration_since(Instant::now()), |worker, ctx| {
+                    let unanswered = worker.tracker.in_flight();
+                    worker.end(Outcome::Drained { unanswered }, ctx);
+                });
+                if self.phase != Phase::Ending {
+                    self.phase = Phase::Draining(reason);
+                    self.finish_if_done(ctx);
+                }
+            }
+        }
+    }
+}
+
+/// The causes of failed events in a line: the first one, and how many more there are.
+fn causes(events: &[FailedEvent]) -> String {
+    match events {
+        [] => "processing failed".to_owned(),
+        [only] => format!("event {}: {}", only.event.position(), only.cause),
+        [first, more @ ..] => {
+            format!("event {}: {} (and {} more events)", first.event.position(), first.cause, more.len())
+        }
+    }
+}
