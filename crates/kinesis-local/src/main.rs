@@ -1,0 +1,117 @@
+//! Kinesis and DynamoDB on 127.0.0.1 until ctrl-c or SIGTERM.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use kinesis_local::LocalAws;
+use kinesis_local::model::reshard::MAX_SHARDS;
+use tracing_subscriber::EnvFilter;
+
+/// Kinesis and DynamoDB on 127.0.0.1, in memory: everything is gone when the program ends.
+///
+/// What it does goes to standard error, as much as RUST_LOG asks for (for example
+/// RUST_LOG=kinesis_local=debug for a line per call). Payloads are never logged.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The port of Kinesis; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    kinesis_port: u16,
+    /// The port of DynamoDB; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    dynamodb_port: u16,
+    /// A stream to create at the start, with its number of shards; may be given several times
+    #[arg(long, value_name = "NAME:SHARDS", value_parser = parse_stream)]
+    stream: Vec<StreamArgument>,
+}
+
+#[derive(Debug, Clone)]
+struct StreamArgument {
+    name: String,
+    shards: u32,
+}
+
+fn parse_stream(text: &str) -> Result<StreamArgument, String> {
+    let (name, shards) = text.split_once(':').ok_or("a stream is given as NAME:SHARDS, such as flights:4")?;
+    match shards.parse() {
+        Ok(shards @ 1..=MAX_SHARDS) => Ok(StreamArgument { name: name.to_owned(), shards }),
+        _ => Err(format!("{shards:?} is no number of shards: it must be a number from 1 to {MAX_SHARDS}")),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let causes = std::iter::successors(error.source(), |error| (*error).source());
+            let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+            // Nobody may be there to read it; the exit code tells the same.
+            let _ = writeln!(io::stderr(), "error: {error}{causes}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let mut builder =
+        LocalAws::builder().kinesis_port(arguments.kinesis_port).dynamodb_port(arguments.dynamodb_port);
+    for stream in &arguments.stream {
+        builder = builder.stream(&stream.name, stream.shards);
+    }
+    let stop = stop_signal()?;
+    let aws = builder.start().await?;
+    introduce(&aws, &arguments.stream)?;
+    stop.await;
+    tracing::info!("stopping");
+    aws.stop().await;
+    Ok(())
+}
+
+/// Says where the services are and how to point a client at them.
+fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
+    let (kinesis, dynamodb) = (aws.kinesis_url(), aws.dynamodb_url());
+    let region = aws.with_model(|model, _| model.settings().region.clone());
+    let mut out = io::stdout().lock();
+    writeln!(out, "Kinesis:  {kinesis}")?;
+    writeln!(out, "DynamoDB: {dynamodb}")?;
+    for StreamArgument { name, shards } in streams {
+        writeln!(out, "Stream:   {name} with {shards} shard{}", if *shards == 1 { "" } else { "s" })?;
+    }
+    writeln!(
+        out,
+        "AWS SDK:  export AWS_ENDPOINT_URL_KINESIS={kinesis} AWS_ENDPOINT_URL_DYNAMODB={dynamodb} \
+         AWS_REGION={region} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"
+    )?;
+    writeln!(out, "AWS CLI:  aws --endpoint-url {kinesis} kinesis list-streams")?;
+    out.flush()
+}
+
+/// Resolves when the process is told to stop. The signals are caught from the call on.
+#[cfg(unix)]
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Resolves when the process is told to stop.
+#[cfg(not(unix))]
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        if let Err(error) = tokio::signal::ctrl_c().await {
+            tracing::error!(%error, "cannot wait for ctrl-c");
+        }
+    })
+}

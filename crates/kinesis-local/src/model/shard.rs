@@ -1,0 +1,155 @@
+//! One shard: its records and how it came to be.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kinesis_record::{HashRange, SequenceNumber, Shard, ShardId};
+
+use super::record::Record;
+use super::sequence::SequenceParts;
+use super::time::Timestamp;
+
+/// The index in the ending number of a closed shard, above that of any record.
+const LAST_INDEX: u64 = i64::MAX as u64;
+
+/// A shard with its records. Records have indices from 1, without gaps.
+#[derive(Debug)]
+pub(crate) struct ShardState {
+    pub(crate) number: u64,
+    pub(crate) id: ShardId,
+    pub(crate) range: HashRange,
+    pub(crate) parents: Vec<ShardId>,
+    pub(crate) children: Vec<u64>,
+    /// The second of creation that the sequence numbers tell: above the parents', even if the clock's is not.
+    pub(crate) epoch: u64,
+    pub(crate) created: Timestamp,
+    pub(crate) closed: Option<Closed>,
+    records: VecDeque<Record>,
+    /// The index of the first record that is still there.
+    first_index: u64,
+}
+
+/// The end of a shard.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) at: Timestamp,
+    pub(crate) ending: SequenceNumber,
+}
+
+impl ShardState {
+    pub(crate) fn new(number: u64, range: HashRange, parents: &[&Self], now: Timestamp) -> Self {
+        let above_parents = parents.iter().map(|parent| parent.epoch + 1).max().unwrap_or(0);
+        Self {
+            number,
+            id: shard_id(number),
+            range,
+            parents: parents.iter().map(|parent| parent.id.clone()).collect(),
+            children: Vec::new(),
+            epoch: above_parents.max(now.as_secs()),
+            created: now,
+            closed: None,
+            records: VecDeque::new(),
+            first_index: 1,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
+    /// The index that the next record gets.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.first_index + self.records.len() as u64
+    }
+
+    fn number_at(&self, index: u64, at: Timestamp) -> SequenceNumber {
+        SequenceParts { epoch: self.epoch, shard: self.number, index, second: at.as_secs() }.number()
+    }
+
+    /// Below every record's number.
+    pub(crate) fn starting_number(&self) -> SequenceNumber {
+        self.number_at(0, self.created)
+    }
+
+    /// Appends a record and gives its number.
+    pub(crate) fn append(
+        &mut self,
+        partition_key: Option<Arc<str>>,
+        data: Bytes,
+        now: Timestamp,
+    ) -> SequenceNumber {
+        let arrival = self.records.back().map_or(now, |last| last.arrival.max(now));
+        let sequence_number = self.number_at(self.next_index(), arrival);
+        self.records.push_back(Record {
+            sequence_number: sequence_number.clone(),
+            arrival,
+            partition_key,
+            data,
+        });
+        sequence_number
+    }
+
+    pub(crate) fn close(&mut self, now: Timestamp, children: Vec<u64>) {
+        self.closed = Some(Closed { at: now, ending: self.number_at(LAST_INDEX, now) });
+        self.children = children;
+    }
+
+    /// Forgets the records that came before `horizon`.
+    pub(crate) fn trim(&mut self, horizon: Timestamp) {
+        while self.records.front().is_some_and(|record| record.arrival < horizon) {
+            self.records.pop_front();
+            self.first_index += 1;
+        }
+    }
+
+    /// The records from `index` on that are still there: at most `limit` of them and `bytes` bytes, but at
+    /// least one if there is any. With them the index behind the last.
+    pub(crate) fn page(&self, index: u64, limit: usize, bytes: usize) -> (Vec<Record>, u64) {
+        let start = index.clamp(self.first_index, self.next_index());
+        let skipped = (start - self.first_index) as usize;
+        let mut size = 0;
+        let fit = self.records.range(skipped..).take(limit).take_while(|record| {
+            let first = size == 0;
+            size += record.size().max(1);
+            first || size <= bytes
+        });
+        let records: Vec<Record> = fit.cloned().collect();
+        let next = start + records.len() as u64;
+        (records, next)
+    }
+
+    /// The index of the first record that came at `instant` or later, else the index behind the newest
+    /// record.
+    pub(crate) fn index_at(&self, instant: Timestamp) -> u64 {
+        self.first_index + self.records.partition_point(|record| record.arrival < instant) as u64
+    }
+
+    /// The index of the first record whose number is at least `number`, else the index behind the newest
+    /// record.
+    pub(crate) fn index_of(&self, number: &SequenceNumber) -> u64 {
+        self.first_index + self.records.partition_point(|record| record.sequence_number < *number) as u64
+    }
+
+    /// As the stream describes it.
+    pub(crate) fn describe(&self) -> Shard {
+        Shard {
+            id: self.id.clone(),
+            hash_range: self.range,
+            parents: self.parents.clone(),
+            starting_sequence: self.starting_number(),
+            ending_sequence: self.closed.as_ref().map(|closed| closed.ending.clone()),
+        }
+    }
+}
+
+/// The id of the shard with this number.
+pub(crate) fn shard_id(number: u64) -> ShardId {
+    ShardId::from(format!("shardId-{number:012}"))
+}
+
+/// The number in a shard's id, unless no shard can have this id.
+pub(crate) fn shard_number(id: &str) -> Option<u64> {
+    let number = id.strip_prefix("shardId-")?.parse().ok()?;
+    (shard_id(number).as_str() == id).then_some(number)
+}

@@ -1,0 +1,229 @@
+//! One stream: its shards, which of them takes which hash key, and its state.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kinesis_record::{HashKey, HashRange, ShardId};
+
+use super::error::KinesisError;
+use super::shard::{ShardState, shard_number};
+use super::time::Timestamp;
+
+/// In which state a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamStatus {
+    /// It has no shards yet and takes no calls.
+    Creating,
+    /// It works, and can be changed.
+    Active,
+    /// It works, and cannot be changed until it is active again.
+    Updating,
+    /// It is about to go and takes no calls.
+    Deleting,
+}
+
+impl StreamStatus {
+    /// The service's name of the state.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "CREATING",
+            Self::Active => "ACTIVE",
+            Self::Updating => "UPDATING",
+            Self::Deleting => "DELETING",
+        }
+    }
+}
+
+/// Who decides how many shards a stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamMode {
+    /// Its owner.
+    #[default]
+    Provisioned,
+    /// The service. Here such a stream keeps the number of shards that it was created with, unless told
+    /// otherwise.
+    OnDemand,
+}
+
+impl StreamMode {
+    /// The service's name of the mode.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisioned => "PROVISIONED",
+            Self::OnDemand => "ON_DEMAND",
+        }
+    }
+}
+
+/// What decides to which shard a record goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecordDistribution {
+    /// The record's partition key or explicit hash key.
+    #[default]
+    UserPartitionKey,
+    /// The service, whatever keys the record has; it may have none. For streams of mode
+    /// [`StreamMode::OnDemand`]. Here the open shards take turns.
+    Auto,
+}
+
+impl RecordDistribution {
+    /// The service's name of the strategy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserPartitionKey => "USER_PARTITION_KEY",
+            Self::Auto => "AUTO",
+        }
+    }
+}
+
+/// A stream with its shards, open and closed.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) name: String,
+    pub(crate) arn: String,
+    pub(crate) account: String,
+    pub(crate) created: Timestamp,
+    pub(crate) mode: StreamMode,
+    pub(crate) distribution: RecordDistribution,
+    pub(crate) retention_hours: u32,
+    pub(crate) max_record_kib: u32,
+    pub(crate) shards: BTreeMap<u64, ShardState>,
+    /// The open shards by the first hash key of their ranges, which cover all hash keys.
+    open: BTreeMap<HashKey, u64>,
+    next_shard: u64,
+    /// Records that went to a shard whose turn it was.
+    turns: usize,
+    /// When the shard was closed that was closed first.
+    first_closing: Option<Timestamp>,
+    /// Until when the stream is in a state that it passes through by itself.
+    transition: Option<(StreamStatus, Timestamp)>,
+}
+
+impl Stream {
+    pub(crate) fn new(name: &str, arn: String, account: &str, mode: StreamMode, now: Timestamp) -> Self {
+        Self {
+            name: name.to_owned(),
+            arn,
+            account: account.to_owned(),
+            created: now,
+            mode,
+            distribution: RecordDistribution::default(),
+            retention_hours: 24,
+            max_record_kib: 1024,
+            shards: BTreeMap::new(),
+            open: BTreeMap::new(),
+            next_shard: 0,
+            turns: 0,
+            first_closing: None,
+            transition: None,
+        }
+    }
+
+    pub(crate) fn status(&self, now: Timestamp) -> StreamStatus {
+        match self.transition {
+            Some((status, until)) if now < until => status,
+            _ => StreamStatus::Active,
+        }
+    }
+
+    /// Enters a state for `span`. None at all is over even for a clock that is set back.
+    pub(crate) fn begin(&mut self, status: StreamStatus, now: Timestamp, span: Duration) {
+        let until = if span.is_zero() { Timestamp::default() } else { now.after(span) };
+        self.transition = Some((status, until));
+    }
+
+    /// Whether its deletion is through.
+    pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
+        matches!(self.transition, Some((StreamStatus::Deleting, until)) if now >= until)
+    }
+
+    /// Refuses a change unless the stream is active.
+    pub(crate) fn check_active(&self, now: Timestamp) -> Result<(), KinesisError> {
+        match self.status(now) {
+            StreamStatus::Active => Ok(()),
+            other => Err(KinesisError::ResourceInUse(format!(
+                "Stream {} under account {} not ACTIVE, instead in state {}",
+                self.name,
+                self.account,
+                other.as_str()
+            ))),
+        }
+    }
+
+    /// What came before has outlived the retention.
+    pub(crate) fn horizon(&self, now: Timestamp) -> Timestamp {
+        now.before(Duration::from_secs(u64::from(self.retention_hours) * 3_600))
+    }
+
+    /// Forgets the closed shards that the retention has outlived. Their children still name them.
+    pub(crate) fn trim(&mut self, now: Timestamp) {
+        let horizon = self.horizon(now);
+        if self.first_closing.is_some_and(|closing| closing < horizon) {
+            let closing = |shard: &ShardState| shard.closed.as_ref().map(|closed| closed.at);
+            self.shards.retain(|_, shard| closing(shard).is_none_or(|at| at >= horizon));
+            self.first_closing = self.shards.values().filter_map(closing).min();
+        }
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The open shards in the order of their hash keys.
+    pub(crate) fn open_shards(&self) -> impl Iterator<Item = &ShardState> {
+        self.open.values().filter_map(|number| self.shards.get(number))
+    }
+
+    /// Adds an open shard and gives its number.
+    pub(crate) fn add_shard(&mut self, range: HashRange, parents: &[u64], now: Timestamp) -> u64 {
+        let number = self.next_shard;
+        self.next_shard += 1;
+        let parents: Vec<&ShardState> = parents.iter().filter_map(|parent| self.shards.get(parent)).collect();
+        let shard = ShardState::new(number, range, &parents, now);
+        self.open.insert(range.start, number);
+        self.shards.insert(number, shard);
+        number
+    }
+
+    /// Closes `parents`, which are open and together cover the hash keys of `ranges`, and opens a shard for
+    /// each of these. Gives their numbers.
+    pub(crate) fn replace(&mut self, parents: &[u64], ranges: &[HashRange], now: Timestamp) -> Vec<u64> {
+        for parent in parents {
+            if let Some(shard) = self.shards.get(parent) {
+                self.open.remove(&shard.range.start);
+            }
+        }
+        self.first_closing = self.first_closing.or(Some(now));
+        let children: Vec<u64> = ranges.iter().map(|range| self.add_shard(*range, parents, now)).collect();
+        for parent in parents {
+            if let Some(shard) = self.shards.get_mut(parent) {
+                shard.close(now, children.clone());
+            }
+        }
+        children
+    }
+
+    /// The open shard that takes records with `key`.
+    pub(crate) fn route(&mut self, key: HashKey) -> Option<&mut ShardState> {
+        let (_, number) = self.open.range(..=key).next_back()?;
+        self.shards.get_mut(number)
+    }
+
+    /// The open shard whose turn it is.
+    pub(crate) fn take_turn(&mut self) -> Option<&mut ShardState> {
+        let number = self.open.values().nth(self.turns % self.open.len().max(1))?;
+        self.turns += 1;
+        self.shards.get_mut(number)
+    }
+
+    /// The shard with this id, open or closed.
+    pub(crate) fn shard(&self, id: &ShardId) -> Result<&ShardState, KinesisError> {
+        let known = shard_number(id.as_str()).and_then(|number| self.shards.get(&number));
+        known.ok_or_else(|| {
+            KinesisError::ResourceNotFound(format!(
+                "Shard {id} in stream {} under account {} does not exist",
+                self.name, self.account
+            ))
+        })
+    }
+}

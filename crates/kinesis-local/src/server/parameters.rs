@@ -1,0 +1,192 @@
+//! A request's JSON.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+use crate::model::{KinesisError, PutRecordsEntry, RecordDistribution, StreamMode, StreamTarget, Timestamp};
+
+/// The members of all requests, which mean the same wherever they occur. Others are passed over: newer
+/// clients send members that this service does not know.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Parameters {
+    pub(crate) stream_name: Option<String>,
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) shard_count: Option<i64>,
+    pub(crate) target_shard_count: Option<i64>,
+    pub(crate) scaling_type: Option<String>,
+    pub(crate) record_distribution_strategy: Option<String>,
+    pub(crate) stream_mode_details: Option<StreamModeDetails>,
+    #[serde(rename = "MaxRecordSizeInKiB")]
+    pub(crate) max_record_size_in_kib: Option<i64>,
+    pub(crate) retention_period_hours: Option<i64>,
+    pub(crate) exclusive_start_stream_name: Option<String>,
+    pub(crate) exclusive_start_shard_id: Option<String>,
+    pub(crate) limit: Option<i64>,
+    pub(crate) max_results: Option<i64>,
+    pub(crate) next_token: Option<String>,
+    pub(crate) shard_filter: Option<ShardFilterParameter>,
+    pub(crate) shard_id: Option<String>,
+    pub(crate) shard_iterator_type: Option<String>,
+    pub(crate) starting_sequence_number: Option<String>,
+    pub(crate) timestamp: Option<f64>,
+    pub(crate) shard_iterator: Option<String>,
+    pub(crate) shard_to_split: Option<String>,
+    pub(crate) new_starting_hash_key: Option<String>,
+    pub(crate) shard_to_merge: Option<String>,
+    pub(crate) adjacent_shard_to_merge: Option<String>,
+    pub(crate) data: Option<Blob>,
+    pub(crate) partition_key: Option<String>,
+    pub(crate) explicit_hash_key: Option<String>,
+    pub(crate) sequence_number_for_ordering: Option<String>,
+    pub(crate) records: Option<Vec<RecordParameter>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct StreamModeDetails {
+    stream_mode: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ShardFilterParameter {
+    pub(crate) r#type: String,
+    pub(crate) shard_id: Option<String>,
+    pub(crate) timestamp: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct RecordParameter {
+    data: Option<Blob>,
+    partition_key: Option<String>,
+    explicit_hash_key: Option<String>,
+}
+
+/// Bytes, as base64 text.
+#[derive(Debug)]
+pub(crate) struct Blob(Bytes);
+
+impl Parameters {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// `SerializationException` for what is no JSON object, or has a member of the wrong type.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, KinesisError> {
+        // Serde would also take an array for a struct.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(KinesisError::Serialization("The request is not a JSON object.".to_owned()));
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            // The text of the error may show a piece of the request, hence of a payload.
+            KinesisError::Serialization(format!(
+                "The request is not the JSON that the operation takes: line {}, column {}.",
+                error.line(),
+                error.column()
+            ))
+        })
+    }
+
+    pub(crate) fn target(&mut self) -> StreamTarget {
+        StreamTarget { name: self.stream_name.take(), arn: self.stream_arn.take() }
+    }
+
+    pub(crate) fn mode(&self) -> Result<StreamMode, KinesisError> {
+        match self.stream_mode_details.as_ref().map(|details| details.stream_mode.as_str()) {
+            None | Some("PROVISIONED") => Ok(StreamMode::Provisioned),
+            Some("ON_DEMAND") => Ok(StreamMode::OnDemand),
+            Some(other) => Err(not_in_enum(other, "streamModeDetails.streamMode", "PROVISIONED, ON_DEMAND")),
+        }
+    }
+
+    pub(crate) fn distribution(&self) -> Result<Option<RecordDistribution>, KinesisError> {
+        match self.record_distribution_strategy.as_deref() {
+            None => Ok(None),
+            Some("USER_PARTITION_KEY") => Ok(Some(RecordDistribution::UserPartitionKey)),
+            Some("AUTO") => Ok(Some(RecordDistribution::Auto)),
+            Some(other) => Err(not_in_enum(other, "recordDistributionStrategy", "AUTO, USER_PARTITION_KEY")),
+        }
+    }
+
+    /// The one record of PutRecord.
+    pub(crate) fn record(&mut self) -> Result<PutRecordsEntry, KinesisError> {
+        let record = RecordParameter {
+            data: self.data.take(),
+            partition_key: self.partition_key.take(),
+            explicit_hash_key: self.explicit_hash_key.take(),
+        };
+        record.entry("")
+    }
+
+    /// The records of PutRecords.
+    pub(crate) fn entries(&mut self) -> Result<Vec<PutRecordsEntry>, KinesisError> {
+        let records = required(self.records.take(), "records")?;
+        let numbered = records.into_iter().zip(1..);
+        numbered.map(|(record, number)| record.entry(&format!("records.{number}.member."))).collect()
+    }
+}
+
+impl RecordParameter {
+    fn entry(self, path: &str) -> Result<PutRecordsEntry, KinesisError> {
+        Ok(PutRecordsEntry {
+            data: self.data.ok_or_else(|| KinesisError::missing(&format!("{path}data")))?.0,
+            partition_key: self.partition_key,
+            explicit_hash_key: self.explicit_hash_key,
+        })
+    }
+}
+
+/// The value of a member that an operation needs.
+pub(crate) fn required<T>(value: Option<T>, member: &str) -> Result<T, KinesisError> {
+    value.ok_or_else(|| KinesisError::missing(member))
+}
+
+/// A count; the model checks its range above 0.
+pub(crate) fn count(value: Option<i64>, member: &str) -> Result<Option<u32>, KinesisError> {
+    let convert = |value: i64| {
+        u32::try_from(value).map_err(|_| {
+            let rule = if value < 0 {
+                "Member must have value greater than or equal to 1"
+            } else {
+                "Member must have value less than or equal to 2147483647"
+            };
+            KinesisError::constraint(value, member, rule)
+        })
+    };
+    value.map(convert).transpose()
+}
+
+/// An instant, which the wire gives in seconds with a fraction. Rounded to milliseconds, the finest there is.
+pub(crate) fn instant(seconds: f64) -> Timestamp {
+    // A cast of a float saturates, and takes NaN for 0.
+    Timestamp::from_millis((seconds * 1_000.0).round() as u64)
+}
+
+pub(crate) fn not_in_enum(value: &str, member: &str, values: &str) -> KinesisError {
+    KinesisError::constraint(value, member, &format!("Member must satisfy enum value set: [{values}]"))
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Base64;
+        impl Visitor<'_> for Base64 {
+            type Value = Blob;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("base64 text")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Blob, E> {
+                STANDARD.decode(text).map(|bytes| Blob(bytes.into())).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Base64)
+    }
+}

@@ -1,0 +1,80 @@
+//! The program as a person starts it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kinesis-local"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let Output { status, stderr, .. } = command(arguments).output().unwrap();
+    assert!(!status.success());
+    String::from_utf8(stderr).unwrap()
+}
+
+/// A running program and the lines with which it introduces itself.
+fn started(arguments: &[&str]) -> (Child, Vec<String>) {
+    let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        lines.push(line.unwrap());
+        if lines.last().is_some_and(|line| line.starts_with("AWS CLI:")) {
+            break;
+        }
+    }
+    (child, lines)
+}
+
+#[cfg(unix)]
+#[test]
+fn it_says_how_to_reach_it_and_stops_when_told() {
+    let (mut child, lines) = started(&["--stream", "flights:4", "--stream", "trains:1"]);
+    let [kinesis, dynamodb, flights, trains, sdk, cli] = &lines[..] else { panic!("{lines:?}") };
+    let (kinesis, dynamodb) = (&kinesis[10..], &dynamodb[10..]);
+    assert_eq!(flights, "Stream:   flights with 4 shards");
+    assert_eq!(trains, "Stream:   trains with 1 shard");
+    assert!(
+        sdk.contains(&format!("AWS_ENDPOINT_URL_KINESIS={kinesis} AWS_ENDPOINT_URL_DYNAMODB={dynamodb} "))
+    );
+    assert!(cli.contains(kinesis));
+    let address = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
+    for url in [kinesis, dynamodb] {
+        assert!(TcpStream::connect(address(url)).is_ok());
+    }
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert!(child.wait().unwrap().success());
+    assert!(TcpStream::connect(address(kinesis)).is_err());
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for option in ["--kinesis-port", "--dynamodb-port"] {
+        let said = refused(&[option, &port]);
+        assert!(said.contains(&format!("port {port} for")) && said.contains("taken"), "{said}");
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_is_refused_with_the_reason() {
+    for (argument, reason) in [
+        ("flights", "NAME:SHARDS"),
+        ("flights:0", "from 1 to 10000"),
+        ("flights:many", "from 1 to 10000"),
+        ("fli ghts:1", "regular expression"),
+        (":1", "streamName"),
+    ] {
+        let said = refused(&["--stream", argument]);
+        assert!(said.contains(reason), "{argument}: {said}");
+    }
+    let said = refused(&["--stream", "flights:1", "--stream", "flights:2"]);
+    assert!(said.contains("flights") && said.contains("already exists"), "{said}");
+}
