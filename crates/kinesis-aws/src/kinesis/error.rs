@@ -1,0 +1,90 @@
+//! Failed calls to Kinesis, by what the caller can do about them.
+
+use std::error::Error;
+use std::time::Duration;
+
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use kinesis_lease::{StreamError, StreamErrorKind};
+
+use crate::failure::{Cause, Failure, sentence};
+
+/// A call, for the text of its error.
+pub(super) struct Call<'a> {
+    pub(super) operation: &'static str,
+    pub(super) stream: &'a str,
+    pub(super) shard: Option<&'a str>,
+    pub(super) place: &'a str,
+    /// The time that the call has.
+    pub(super) limit: Option<Duration>,
+}
+
+impl Call<'_> {
+    /// The error of a call that the SDK reports as failed. `hidden`, an iterator, is kept out of the text.
+    pub(super) fn failed<E>(&self, error: &SdkError<E, HttpResponse>, hidden: Option<&str>) -> StreamError
+    where
+        E: Error + ProvideErrorMetadata + 'static,
+    {
+        let failure = Failure::of(error, self.limit, hidden);
+        let kind = kind(&failure);
+        let advice = failure
+            .advice(&format!("kinesis:{}", self.operation))
+            .or_else(|| advice(kind).map(str::to_owned));
+        StreamError {
+            kind,
+            message: sentence(&self.to_string(), self.place, &failure.text, advice.as_deref()),
+        }
+    }
+
+    /// The error of a call whose reply breaks the service's rules. `holds` completes "the reply holds ...".
+    pub(super) fn unreadable(&self, holds: &str) -> StreamError {
+        let why = format!("the reply holds {holds}");
+        StreamError {
+            kind: StreamErrorKind::Unavailable,
+            message: sentence(&self.to_string(), self.place, &why, None),
+        }
+    }
+}
+
+impl std::fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.shard {
+            Some(shard) => write!(f, "{} for {shard} of the stream {:?}", self.operation, self.stream),
+            None => write!(f, "{} of the stream {:?}", self.operation, self.stream),
+        }
+    }
+}
+
+fn kind(failure: &Failure) -> StreamErrorKind {
+    if failure.is_throttled() {
+        return StreamErrorKind::Throttled;
+    }
+    if failure.is_denied() {
+        return StreamErrorKind::Denied;
+    }
+    match &failure.cause {
+        Cause::Refused(code) => match code.as_str() {
+            "ExpiredIteratorException" => StreamErrorKind::ExpiredIterator,
+            "ResourceNotFoundException" => StreamErrorKind::NotFound,
+            "InvalidArgumentException" | "ValidationException" => StreamErrorKind::InvalidArgument,
+            code if code.starts_with("KMS") => StreamErrorKind::Encryption,
+            _ => StreamErrorKind::Unavailable,
+        },
+        Cause::Request => StreamErrorKind::InvalidArgument,
+        _ => StreamErrorKind::Unavailable,
+    }
+}
+
+fn advice(kind: StreamErrorKind) -> Option<&'static str> {
+    match kind {
+        StreamErrorKind::Throttled => Some("if it goes on, read less often or add shards"),
+        StreamErrorKind::ExpiredIterator => Some("a new iterator is needed"),
+        StreamErrorKind::NotFound => Some("check the stream's name, the region and the account"),
+        StreamErrorKind::InvalidArgument => Some("check the position to start from"),
+        StreamErrorKind::Encryption => {
+            Some("check that the stream's KMS key is enabled, and allow kms:Decrypt with it")
+        }
+        StreamErrorKind::Denied | StreamErrorKind::Unavailable => None,
+    }
+}

@@ -1,0 +1,192 @@
+//! The lease table in DynamoDB: the one of the Java KCL, row for row.
+
+mod error;
+mod row;
+mod table;
+mod write;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kinesis_lease::store::{Created, Written};
+use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError};
+use kinesis_record::ShardId;
+
+use crate::clients::Clients;
+use error::Call;
+use row::{Item, NoLease};
+
+/// A lease table that Java KCL workers (1.x, 2.x, 3.x) may use at the same time.
+///
+/// Every write is one UpdateItem on named attributes, conditional on `leaseCounter`, so that attributes of other
+/// versions survive. No call is repeated here.
+pub struct DynamoLeaseStore {
+    table: String,
+    place: String,
+    /// For rows: bounded by the caller's own limit.
+    rows: Client,
+    /// For the table itself: bounded by the `request_timeout` of the settings.
+    tables: Client,
+    left_out: Mutex<HashSet<String>>,
+}
+
+impl DynamoLeaseStore {
+    /// The table `table`, which is by default the application's name. Nothing is asked of DynamoDB yet.
+    ///
+    /// `call_timeout` bounds each read, each write and each page of a scan. A renewal that takes longer than a
+    /// third of the failover time helps nobody.
+    pub fn new(clients: &Clients, table: &str, call_timeout: Duration) -> Self {
+        Self {
+            table: table.to_owned(),
+            place: clients.dynamodb_place().to_owned(),
+            rows: clients.dynamodb_within(call_timeout),
+            tables: clients.dynamodb().clone(),
+            left_out: Mutex::default(),
+        }
+    }
+
+    /// How many rows the last complete scan left out because they are no leases or cannot be read.
+    pub fn rows_left_out(&self) -> usize {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn call<'a>(&'a self, client: &Client, operation: &'static str, shard: Option<&'a ShardId>) -> Call<'a> {
+        let limit = client.config().timeout_config().and_then(|limits| limits.operation_attempt_timeout());
+        Call { operation, table: &self.table, shard, place: &self.place, limit }
+    }
+
+    /// Pages are read one after another and are not consistent, as those of the KCL: what has changed meanwhile is
+    /// seen by the next scan, and no write depends on it without a condition.
+    async fn scan_all(&self) -> Result<Vec<Lease>, StoreError> {
+        let call = self.call(&self.rows, "Scan", None);
+        let mut leases = Vec::new();
+        let mut left_out = Vec::new();
+        let mut from = None;
+        loop {
+            let request = self.rows.scan().table_name(&self.table).set_exclusive_start_key(from);
+            let page = request.send().await.map_err(|error| call.failed(&error))?;
+            for item in page.items.unwrap_or_default() {
+                match row::lease(&item) {
+                    Ok(lease) => leases.push(lease),
+                    Err(reason) => left_out.push((key_of(&item), reason)),
+                }
+            }
+            from = page.last_evaluated_key.filter(|key| !key.is_empty());
+            if from.is_none() {
+                self.note_left_out(left_out);
+                return Ok(leases);
+            }
+        }
+    }
+
+    /// Tells of each row once, until it is gone or has become a lease.
+    fn note_left_out(&self, found: Vec<(String, NoLease)>) {
+        let mut known = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, reason) in found.iter().filter(|(key, _)| !known.contains(key)) {
+            match reason {
+                NoLease::Other(why) => {
+                    tracing::debug!(table = %self.table, row = %key, "row is no lease and is left out: {why}");
+                }
+                NoLease::Broken(why) => {
+                    tracing::warn!(
+                        table = %self.table, row = %key,
+                        "row cannot be read as a lease and is left out, so that its shard is not read: {why}"
+                    );
+                }
+            }
+        }
+        *known = found.into_iter().map(|(key, _)| key).collect();
+    }
+
+    async fn read_one(&self, shard: &ShardId) -> Result<Option<Lease>, StoreError> {
+        let call = self.call(&self.rows, "GetItem", Some(shard));
+        let request = self.rows.get_item().table_name(&self.table).consistent_read(true);
+        let reply = request
+            .key(row::LEASE_KEY, row::text(shard.as_str()))
+            .send()
+            .await
+            .map_err(|error| call.failed(&error))?;
+        match reply.item.map(|item| row::lease(&item)) {
+            None => Ok(None),
+            Some(Ok(lease)) => Ok(Some(lease)),
+            Some(Err(NoLease::Other(why) | NoLease::Broken(why))) => Err(call.unreadable(&why)),
+        }
+    }
+
+    async fn create_one(&self, lease: &NewLease) -> Result<Created, StoreError> {
+        let call = self.call(&self.rows, "PutItem", Some(&lease.shard));
+        let request = self
+            .rows
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(row::new_item(lease)))
+            .condition_expression("attribute_not_exists(#key)")
+            .expression_attribute_names("#key", row::LEASE_KEY);
+        match request.send().await {
+            Ok(_) => Ok(Created::New),
+            Err(error) => match error.as_service_error() {
+                Some(refused) if refused.is_conditional_check_failed_exception() => Ok(Created::Existed),
+                _ => Err(call.failed(&error)),
+            },
+        }
+    }
+
+    async fn write_one(&self, write: &LeaseWrite) -> Result<Written, StoreError> {
+        let call = self.call(&self.rows, "UpdateItem", Some(&write.shard));
+        match write::request(&self.rows, &self.table, write).send().await {
+            Ok(_) => Ok(Written::Applied),
+            Err(error) => match error.as_service_error() {
+                Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
+                    let row = refused.item().and_then(|item| row::lease(item).ok());
+                    Ok(Written::Refused(row.map(Box::new)))
+                }
+                _ => Err(call.failed(&error)),
+            },
+        }
+    }
+}
+
+impl LeaseStore for DynamoLeaseStore {
+    fn name(&self) -> &str {
+        &self.table
+    }
+
+    fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.ensure_table().boxed()
+    }
+
+    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
+        self.scan_all().boxed()
+    }
+
+    fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>> {
+        self.read_one(shard).boxed()
+    }
+
+    fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>> {
+        self.create_one(lease).boxed()
+    }
+
+    fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
+        self.write_one(write).boxed()
+    }
+}
+
+impl fmt::Debug for DynamoLeaseStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynamoLeaseStore")
+            .field("table", &self.table)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+fn key_of(item: &Item) -> String {
+    item.get(row::LEASE_KEY).and_then(|key| key.as_s().ok()).cloned().unwrap_or_default()
+}

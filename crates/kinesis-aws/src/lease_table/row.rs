@@ -1,0 +1,148 @@
+//! Rows of the lease table as DynamoDB items, with the attributes of the Java KCL.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use kinesis_lease::{Lease, NewLease, WorkerId};
+use kinesis_record::{Checkpoint, HashKey, HashRange, ShardId};
+
+pub(super) const LEASE_KEY: &str = "leaseKey";
+pub(super) const LEASE_OWNER: &str = "leaseOwner";
+pub(super) const LEASE_COUNTER: &str = "leaseCounter";
+pub(super) const OWNER_SWITCHES: &str = "ownerSwitchesSinceCheckpoint";
+pub(super) const CHECKPOINT: &str = "checkpoint";
+pub(super) const CHECKPOINT_SUB_SEQUENCE: &str = "checkpointSubSequenceNumber";
+pub(super) const PENDING_CHECKPOINT: &str = "pendingCheckpoint";
+pub(super) const PENDING_SUB_SEQUENCE: &str = "pendingCheckpointSubSequenceNumber";
+pub(super) const PENDING_STATE: &str = "pendingCheckpointState";
+pub(super) const PARENTS: &str = "parentShardId";
+pub(super) const CHILDREN: &str = "childShardIds";
+pub(super) const STARTING_HASH_KEY: &str = "startingHashKey";
+pub(super) const ENDING_HASH_KEY: &str = "endingHashKey";
+pub(super) const CHECKPOINT_OWNER: &str = "checkpointOwner";
+/// Known to no KCL, which leaves it alone.
+pub(super) const TOKEN: &str = "acquisitionToken";
+/// KCL 3.5 and later keep other things than leases in the table and tell them by this.
+const ENTITY_TYPE: &str = "entityType";
+/// Rows of an application that reads several streams have it. There the key is not a shard's name alone.
+const STREAM_NAME: &str = "streamName";
+
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// Why an item is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoLease {
+    /// It is meant to be something else, such as the KCL's figures on a worker.
+    Other(String),
+    /// It should be a lease, and cannot be read as one.
+    Broken(String),
+}
+
+/// The item for a shard that has none yet.
+pub(super) fn new_item(lease: &NewLease) -> Item {
+    let mut item = Item::from([
+        (LEASE_KEY.to_owned(), text(lease.shard.as_str())),
+        (LEASE_COUNTER.to_owned(), number(0)),
+        (OWNER_SWITCHES.to_owned(), number(0)),
+        (CHECKPOINT.to_owned(), text(lease.checkpoint.text())),
+        (CHECKPOINT_SUB_SEQUENCE.to_owned(), number(lease.checkpoint.sub_sequence())),
+        (STARTING_HASH_KEY.to_owned(), text(&lease.hash_range.start.to_string())),
+        (ENDING_HASH_KEY.to_owned(), text(&lease.hash_range.end.to_string())),
+    ]);
+    if let Some(parents) = shards(&lease.parents) {
+        item.insert(PARENTS.to_owned(), parents);
+    }
+    item
+}
+
+/// Reads an item. Attributes that are not ours to know are passed over.
+pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
+    if let Some(kind) = read_text(item, ENTITY_TYPE)?.filter(|kind| kind != "LEASE") {
+        return Err(NoLease::Other(format!("its {ENTITY_TYPE} is {kind:?}")));
+    }
+    if item.contains_key(STREAM_NAME) {
+        return Err(NoLease::Broken(format!(
+            "it has the attribute {STREAM_NAME}, so that it belongs to an application that reads several streams"
+        )));
+    }
+    let missing = |name: &str| NoLease::Broken(format!("it has no attribute {name}"));
+    let shard = read_text(item, LEASE_KEY)?.ok_or_else(|| missing(LEASE_KEY))?;
+    let counter = read_number(item, LEASE_COUNTER)?.ok_or_else(|| missing(LEASE_COUNTER))?;
+    let checkpoint = read_text(item, CHECKPOINT)?.ok_or_else(|| missing(CHECKPOINT))?;
+    let sub_sequence = read_number(item, CHECKPOINT_SUB_SEQUENCE)?.unwrap_or(0);
+    Ok(Lease {
+        shard: shard.into(),
+        owner: read_text(item, LEASE_OWNER)?.map(WorkerId::from),
+        counter,
+        // The KCL refuses a row without it. Our next write to the row puts it back.
+        owner_switches: read_number(item, OWNER_SWITCHES)?.unwrap_or(0),
+        checkpoint: Checkpoint::parse(&checkpoint, sub_sequence)
+            .map_err(|error| NoLease::Broken(format!("its {CHECKPOINT} {error}")))?,
+        parents: read_shards(item, PARENTS)?,
+        children: read_shards(item, CHILDREN)?,
+        hash_range: read_hash_range(item)?,
+        checkpoint_owner: read_text(item, CHECKPOINT_OWNER)?.map(WorkerId::from),
+        token: read_text(item, TOKEN)?,
+    })
+}
+
+pub(super) fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+pub(super) fn number(value: i64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+/// A set of shards. DynamoDB has no empty set: none is an absent attribute.
+pub(super) fn shards(shards: &[ShardId]) -> Option<AttributeValue> {
+    let names: Vec<_> = shards.iter().map(ToString::to_string).collect();
+    (!names.is_empty()).then_some(AttributeValue::Ss(names))
+}
+
+fn read_text(item: &Item, name: &str) -> Result<Option<String>, NoLease> {
+    match item.get(name) {
+        None | Some(AttributeValue::Null(true)) => Ok(None),
+        Some(AttributeValue::S(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(NoLease::Broken(format!("its {name} is no text (S)"))),
+    }
+}
+
+fn read_number(item: &Item, name: &str) -> Result<Option<i64>, NoLease> {
+    match item.get(name) {
+        None | Some(AttributeValue::Null(true)) => Ok(None),
+        Some(AttributeValue::N(text)) => match text.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(NoLease::Broken(format!("its {name} is {text:?}, no whole number of 64 bits"))),
+        },
+        Some(_) => Err(NoLease::Broken(format!("its {name} is no number (N)"))),
+    }
+}
+
+fn read_shards(item: &Item, name: &str) -> Result<Vec<ShardId>, NoLease> {
+    match item.get(name) {
+        None | Some(AttributeValue::Null(true)) => Ok(Vec::new()),
+        Some(AttributeValue::Ss(names)) => {
+            let mut shards: Vec<ShardId> = names.iter().map(|name| ShardId::new(name)).collect();
+            shards.sort();
+            Ok(shards)
+        }
+        Some(_) => Err(NoLease::Broken(format!("its {name} is no set of texts (SS)"))),
+    }
+}
+
+/// KCL 1.x before 1.14 and 2.x before 2.3 do not write the hash keys.
+fn read_hash_range(item: &Item) -> Result<Option<HashRange>, NoLease> {
+    let (Some(start), Some(end)) = (read_text(item, STARTING_HASH_KEY)?, read_text(item, ENDING_HASH_KEY)?)
+    else {
+        return Ok(None);
+    };
+    let key = |text: &str| text.parse::<HashKey>().map_err(|error| NoLease::Broken(error.to_string()));
+    let (start, end) = (key(&start)?, key(&end)?);
+    if start > end {
+        return Err(NoLease::Broken(format!(
+            "its {STARTING_HASH_KEY} is greater than its {ENDING_HASH_KEY}"
+        )));
+    }
+    Ok(Some(HashRange { start, end }))
+}
