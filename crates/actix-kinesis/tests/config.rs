@@ -1,0 +1,605 @@
+//! Loading a configuration: layers, merging, and what is refused.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod config_support;
+
+use std::time::{Duration, SystemTime};
+
+use actix_kinesis::config::{
+    ConfigError, ConfigLoader, ConsumerConf, FailurePolicy, InitialPosition, KinesisConfig,
+};
+use config_support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
+use proptest::prelude::proptest;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_consumer_needs_no_more_than_its_streams_name() {
+    assert_eq!(orders(""), ConsumerConf::new("billing", "orders"));
+}
+
+#[test]
+fn every_setting_can_be_written() {
+    let conf = orders(
+        r#"aws {
+             region = eu-west-1, profile = prod, endpoint-url = "http://localhost:1"
+             kinesis-endpoint = "http://localhost:2", dynamodb-endpoint = "http://localhost:3"
+             role-arn = "arn:aws:iam::123456789012:role/reader", role-session-name = billing, external-id = x1
+             connect-timeout = 1s, request-timeout = 2s
+           }
+           initial-position = at-timestamp
+           initial-timestamp = "2026-05-01T00:00:00Z"
+           worker {
+             batch-timeout = 5s, failed-message-retries = 3, failure-tolerance-percentage = 0.5
+             failure-policy = stop-shard, restart-backoff { min = 2s, max = 5 minutes }, max-restarts = 10
+             graceful-shutdown-hook = yes, shutdown-timeout = 40s, max-in-flight-events = 100
+             max-bytes = 2MiB, arbiters = 4
+           }
+           checkpointer { interval = 10s, backoff { min = 1s, max = 1m } }
+           lease { table-name = leases, worker-id = 007, failover-time = 30s, shard-sync-interval = 2m, max-leases = 5 }
+           polling { max-records = 500, idle-time = 250ms }"#,
+    );
+    assert_eq!(conf.aws.region.as_deref(), Some("eu-west-1"));
+    assert_eq!(conf.aws.profile.as_deref(), Some("prod"));
+    assert_eq!(conf.aws.endpoint_url.as_deref(), Some("http://localhost:1"));
+    assert_eq!(conf.aws.kinesis_endpoint.as_deref(), Some("http://localhost:2"));
+    assert_eq!(conf.aws.dynamodb_endpoint.as_deref(), Some("http://localhost:3"));
+    assert_eq!(conf.aws.role_arn.as_deref(), Some("arn:aws:iam::123456789012:role/reader"));
+    assert_eq!(conf.aws.role_session_name.as_deref(), Some("billing"));
+    assert_eq!(conf.aws.external_id.as_deref(), Some("x1"));
+    assert_eq!((conf.aws.connect_timeout, conf.aws.request_timeout), (SECOND, 2 * SECOND));
+    let instant = SystemTime::UNIX_EPOCH + Duration::from_secs(1_777_593_600);
+    assert_eq!(conf.initial_position, InitialPosition::AtTimestamp(instant));
+    assert_eq!(conf.worker.batch_timeout, 5 * SECOND);
+    assert_eq!(conf.worker.failed_message_retries, 3);
+    assert_eq!(conf.worker.failure_tolerance_percentage, 0.5);
+    assert_eq!(conf.worker.failure_policy, FailurePolicy::StopShard);
+    assert_eq!(
+        (conf.worker.restart_backoff.min, conf.worker.restart_backoff.max),
+        (2 * SECOND, 300 * SECOND)
+    );
+    assert_eq!(conf.worker.max_restarts, Some(10));
+    assert!(conf.worker.graceful_shutdown_hook);
+    assert_eq!(conf.worker.shutdown_timeout, 40 * SECOND);
+    assert_eq!(conf.worker.max_in_flight_events, 100);
+    assert_eq!(conf.worker.max_bytes, 2 << 20);
+    assert_eq!(conf.worker.arbiters, 4);
+    assert_eq!(conf.checkpointer.interval, 10 * SECOND);
+    assert_eq!((conf.checkpointer.backoff.min, conf.checkpointer.backoff.max), (SECOND, 60 * SECOND));
+    assert_eq!(conf.table_name(), "leases");
+    assert_eq!(conf.lease.worker_id.as_deref(), Some("007"));
+    assert_eq!(conf.lease.failover_time, 30 * SECOND);
+    assert_eq!(conf.lease.shard_sync_interval, 120 * SECOND);
+    assert_eq!(conf.lease.max_leases, Some(5));
+    assert_eq!(conf.polling.max_records, 500);
+    assert_eq!(conf.polling.idle_time, Duration::from_millis(250));
+}
+
+#[test]
+fn consumers_are_merged_over_the_defaults_key_by_key() {
+    let config = load(
+        r#"kinesis {
+             application-name = billing
+             aws { region = eu-west-1, profile = all, request-timeout = 20s }
+             default-consumer {
+               aws { profile = consumers, connect-timeout = 1s }
+               worker { batch-timeout = 5s, max-restarts = 3 }
+             }
+             orders { stream-name = orders, worker.failed-message-retries = 0, aws.profile = orders }
+             "my.stream" {
+               stream-name = my.stream
+               worker { batch-timeout = null, max-restarts = null }
+               aws.region = null
+             }
+             third { stream-name = third, worker = null, aws = null }
+           }"#,
+    )
+    .unwrap();
+    assert_eq!(config.consumer_names().collect::<Vec<_>>(), ["my.stream", "orders", "third"]);
+    let orders = config.consumer("orders").unwrap();
+    assert_eq!((orders.worker.batch_timeout, orders.worker.max_restarts), (5 * SECOND, Some(3)));
+    assert_eq!(orders.worker.failed_message_retries, 0);
+    assert_eq!(
+        (orders.aws.region.as_deref(), orders.aws.profile.as_deref()),
+        (Some("eu-west-1"), Some("orders"))
+    );
+    assert_eq!((orders.aws.connect_timeout, orders.aws.request_timeout), (SECOND, 20 * SECOND));
+    let dotted = config.consumer("my.stream").unwrap();
+    assert_eq!(dotted.table_name(), "billing-my.stream");
+    assert_eq!((dotted.worker.batch_timeout, dotted.worker.max_restarts), (10 * SECOND, None));
+    assert_eq!((dotted.aws.region.as_deref(), dotted.aws.profile.as_deref()), (None, Some("consumers")));
+    let third = config.consumer("third").unwrap();
+    assert_eq!(third, ConsumerConf::new("billing", "third"));
+}
+
+#[test]
+fn an_unknown_consumer_is_answered_with_the_known_ones() {
+    let config = load(
+        "kinesis { application-name = a, orders.stream-name = o, payments.stream-name = p, spare.worker {}
+         out { stream-name = s, kpl.RateLimit = 100 } }",
+    )
+    .unwrap();
+    let error = |name: &str| config.consumer(name).unwrap_err().to_string();
+    assert_tells(
+        &error("order"),
+        &["kinesis.order:", "did you mean orders?", "known consumers: orders, payments"],
+    );
+    assert_tells(&error("spare"), &["no stream-name"]);
+    assert_tells(&error("out"), &["a producer's"]);
+}
+
+#[test]
+fn the_application_must_have_a_name() {
+    assert_tells(
+        &refused("kinesis { orders { stream-name = orders } }"),
+        &["kinesis.application-name", "missing"],
+    );
+    assert_tells(
+        &refused("kinesis { application-name = \"\" }"),
+        &["kinesis.application-name", "an empty text"],
+    );
+    assert_tells(&refused(""), &["kinesis.application-name"]);
+}
+
+#[test]
+fn misspelt_keys_are_refused_wherever_they_stand_with_the_nearest_known_key() {
+    let error = refused(
+        "kinesis {
+           application-name = a
+           aws.regoin = x
+           aplication-nam = b
+           batch-timeout = 5s
+           default-consumer { worker.batch-timout = 5s }
+           nobody-uses-this { stream-name = s, polling.maxrecords = 5, initial-positon = latest, lease.x.y = 1
+             batch-timeout = 1s, wroker {} }
+         }",
+    );
+    assert_tells(
+        &error,
+        &[
+            "kinesis.aws.regoin (in the configuration text): unknown key; did you mean kinesis.aws.region?",
+            "kinesis.aplication-nam (in the configuration text): unknown key; did you mean kinesis.application-name?",
+            "kinesis.batch-timeout (in the configuration text): unknown key; did you mean \
+             kinesis.default-consumer.worker.batch-timeout?",
+            "kinesis.default-consumer.worker.batch-timout (in the configuration text): unknown key; did you mean \
+             kinesis.default-consumer.worker.batch-timeout?",
+            "kinesis.nobody-uses-this.polling.maxrecords",
+            "did you mean kinesis.nobody-uses-this.polling.max-records?",
+            "did you mean kinesis.nobody-uses-this.initial-position?",
+            "kinesis.nobody-uses-this.lease.x.y (in the configuration text): unknown key",
+            "did you mean kinesis.nobody-uses-this.worker.batch-timeout?",
+            "kinesis.nobody-uses-this.wroker",
+            "did you mean kinesis.nobody-uses-this.worker?",
+            "9 problems",
+        ],
+    );
+}
+
+#[test]
+fn a_section_that_nothing_uses_is_named_in_a_warning() {
+    let config = load(
+        "kinesis { application-name = a, default-consumr.worker.batch-timeout = 5s, worker.batch-timeout = 5s
+         orders.stream-name = orders }",
+    )
+    .unwrap();
+    assert_eq!(config.consumer("orders").unwrap().worker.batch_timeout, 10 * SECOND);
+    let [misspelt, misplaced] = config.warnings() else { panic!("{:?}", config.warnings()) };
+    assert_tells(misspelt, &["kinesis.default-consumr", "did you mean kinesis.default-consumer?"]);
+    assert_tells(misplaced, &["kinesis.worker", "did you mean kinesis.default-consumer.worker?"]);
+}
+
+#[test]
+fn a_section_is_no_value_and_a_value_no_section() {
+    assert_tells(&refusal("worker = 5"), &["kinesis.orders.worker", "found \"5\"", "a section"]);
+    assert_tells(
+        &refusal("polling.max-records = [5]"),
+        &["kinesis.orders.polling.max-records", "found a list"],
+    );
+    assert_tells(
+        &refusal("polling.max-records {}"),
+        &["kinesis.orders.polling.max-records", "found a section"],
+    );
+    assert_tells(&refused("kinesis { application-name = a, aws = x }"), &["kinesis.aws", "a section"]);
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    let cases = [
+        ("polling.max-records = 0", "a whole number, 1 to 10000"),
+        ("polling.max-records = 10001", "a whole number, 1 to 10000"),
+        ("polling.max-records = 10.5", "a whole number, 1 to 10000"),
+        ("polling.max-records = many", "a whole number, 1 to 10000"),
+        ("polling.idle-time = 199ms", "200ms to 1h"),
+        ("worker.batch-timeout = 0s", "1ms to 1d"),
+        ("worker.batch-timeout = -5s", "1ms to 1d"),
+        ("worker.batch-timeout = 10", "a duration with its unit, 1ms to 1d"),
+        ("worker.failed-message-retries = 1001", "0 to 1000"),
+        ("worker.failed-message-retries = -1", "0 to 1000"),
+        ("worker.failure-tolerance-percentage = 101", "0 to 100"),
+        ("worker.failure-tolerance-percentage = -0.1", "0 to 100"),
+        ("worker.failure-tolerance-percentage = NaN", "0 to 100"),
+        ("worker.failure-policy = ignore", "restart-shard, skip, stop-shard, stop-consumer"),
+        ("worker.restart-backoff.min = 2m", "a min that is not above max"),
+        ("worker.max-restarts = -1", "0 to 4294967295"),
+        ("worker.graceful-shutdown-hook = 1", "true or false"),
+        ("worker.max-in-flight-events = 0", "1 to 1000000"),
+        ("worker.max-in-flight-events = -1", "1 to 1000000"),
+        ("worker.max-in-flight-events = 1000001", "1 to 1000000"),
+        ("worker.max-bytes = 1MB", "1MiB to 1TiB"),
+        ("worker.max-bytes = -1", "1MiB to 1TiB"),
+        ("worker.arbiters = 65", "1 to 64"),
+        ("checkpointer.interval = 2h", "1ms to 1h"),
+        ("checkpointer.backoff.max = 100ms", "a min that is not above max"),
+        ("lease.failover-time = 0s", "1s to 10m"),
+        ("lease.failover-time = 999ms", "1s to 10m"),
+        ("lease.max-leases = 0", "1 to 4294967295"),
+        ("lease.table-name = ab", "3 to 255 of the characters"),
+        ("lease.worker-id = \" \"", "not empty"),
+        ("stream-name = \"a b\"", "1 to 128 of the characters"),
+        ("stream-name = \"\"", "1 to 128 of the characters"),
+        ("aws.endpoint-url = http://localhost", "in quotes"),
+        ("aws.region = \"\"", "not empty"),
+        ("aws.connect-timeout = 6m", "100ms to 5m"),
+        ("initial-position = TRIM_HORIZON", "trim-horizon, latest, at-timestamp"),
+    ];
+    for (line, allowed) in cases {
+        let key = line
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .replace("backoff.min", "backoff")
+            .replace("backoff.max", "backoff");
+        let error = refusal(line);
+        assert_tells(&error, &[&format!("kinesis.orders.{key}"), "found ", allowed]);
+        assert!(!error.contains("problems"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_default_is_told_once_and_under_its_own_path() {
+    let error = refused(
+        "kinesis { application-name = a, default-consumer.worker.arbiters = 0
+         x.stream-name = x, y { stream-name = y, polling.max-records = 0 } }",
+    );
+    assert_tells(
+        &error,
+        &["2 problems", "kinesis.default-consumer.worker.arbiters", "kinesis.y.polling.max-records"],
+    );
+}
+
+#[test]
+fn numbers_and_flags_may_be_written_as_hocon_allows() {
+    let conf = orders(
+        "polling.max-records = 150.0, worker.failed-message-retries = \"2\", worker.max-bytes = 1e7
+         worker.graceful-shutdown-hook = on, lease.max-leases = 1e3",
+    );
+    assert_eq!((conf.polling.max_records, conf.worker.failed_message_retries), (150, 2));
+    assert_eq!((conf.worker.max_bytes, conf.lease.max_leases), (10_000_000, Some(1000)));
+    assert!(conf.worker.graceful_shutdown_hook);
+    assert_eq!(orders("stream-name = 123").stream_name, "123");
+}
+
+#[test]
+fn an_instant_to_start_from_needs_its_offset() {
+    let start = |timestamp: &str| format!("initial-position = at-timestamp\ninitial-timestamp = {timestamp}");
+    let utc = orders(&start("\"2026-05-01T00:00:00Z\"")).initial_position;
+    assert_eq!(orders(&start("\"2026-05-01T05:45:00+05:45\"")).initial_position, utc);
+    for timestamp in ["\"2026-05-01T00:00:00\"", "1777593600", "1777593600000", "\"\"", "tomorrow"] {
+        assert_tells(
+            &refusal(&start(timestamp)),
+            &["kinesis.orders.initial-timestamp", "RFC 3339", "offset"],
+        );
+    }
+    for missing in ["initial-position = at-timestamp", &start("null"), &start("${?UNSET}")] {
+        assert_tells(&refusal(missing), &["kinesis.orders.initial-timestamp: missing", "at-timestamp needs"]);
+    }
+    let unused = load(&with_orders("initial-timestamp = \"2026-05-01T00:00:00Z\"")).unwrap();
+    assert_tells(&unused.warnings().join("\n"), &["kinesis.orders.initial-timestamp has no effect"]);
+}
+
+#[test]
+fn a_short_shutdown_is_worth_a_warning() {
+    let config = load(&with_orders("worker { batch-timeout = 10s, failed-message-retries = 2 }")).unwrap();
+    let [warning] = config.warnings() else { panic!("{:?}", config.warnings()) };
+    assert_tells(warning, &["kinesis.orders: worker.shutdown-timeout is 25s", "3 deliveries = 30s"]);
+}
+
+#[test]
+fn consumers_that_share_a_lease_table_are_named_in_a_warning() {
+    let text = |second: &str| {
+        format!(
+            "kinesis {{ application-name = a, aws.region = eu-west-1, x.stream-name = s
+             y {{ stream-name = s, {second} }} }}"
+        )
+    };
+    let config = load(&text("")).unwrap();
+    assert_tells(&config.warnings().join("\n"), &["kinesis.x and kinesis.y have one lease table, a-s"]);
+    for apart in ["lease.table-name = other", "aws.region = us-east-1"] {
+        assert!(load(&text(apart)).unwrap().warnings().is_empty(), "{apart}");
+    }
+}
+
+#[test]
+fn variables_that_are_set_but_empty_are_refused_by_name() {
+    let text = with_orders("polling.max-records = 1000\n polling.max-records = ${?MAX}");
+    let error = load_in(&text, &[("MAX", "")]).unwrap_err().to_string();
+    assert_tells(
+        &error,
+        &["kinesis.orders.polling.max-records", "an empty text", "set, but to nothing: MAX", "10000"],
+    );
+    let error = load_in(&with_orders("stream-name = ${?S}"), &[("S", "")]).unwrap_err().to_string();
+    assert_tells(&error, &["kinesis.orders.stream-name", "an empty text", ": S)"]);
+    let error =
+        load_in(&with_orders(""), &[("KINESIS__ORDERS__WORKER__ARBITERS", "")]).unwrap_err().to_string();
+    assert_tells(
+        &error,
+        &["kinesis.orders.worker.arbiters (in the environment variable KINESIS__ORDERS", "empty"],
+    );
+}
+
+#[test]
+fn an_optional_substitution_without_a_value_changes_nothing() {
+    let conf = orders(
+        "polling.max-records = 5\n polling.max-records = ${?NOPE}\n worker.arbiters = ${?NOPE}
+         lease.table-name = ${?A}${?B}\n lease.worker-id = ${?A}\"-suffix\"",
+    );
+    assert_eq!((conf.polling.max_records, conf.worker.arbiters), (5, 1));
+    assert_eq!((conf.lease.table_name, conf.lease.worker_id.as_deref()), (None, Some("-suffix")));
+}
+
+#[test]
+fn a_required_substitution_without_a_value_is_refused_with_key_place_and_variable() {
+    let text = with_orders("stream-name = ${STREAM}");
+    assert_tells(&refused(&text), &["the configuration text:5:", "kinesis.orders.stream-name: ${STREAM}"]);
+    let config = load_in(&text, &[("STREAM", "from-environment")]).unwrap();
+    assert_eq!(config.consumer("orders").unwrap().stream_name, "from-environment");
+}
+
+#[test]
+fn substitutions_see_other_keys_and_the_defaults() {
+    let conf = orders(
+        "worker { batch-timeout = 1m, shutdown-timeout = ${kinesis.orders.worker.batch-timeout} }
+         polling.max-records = ${kinesis.default-consumer.polling.max-records}
+         lease.worker-id = ${?kinesis.default-consumer.initial-position}",
+    );
+    assert_eq!(conf.worker.shutdown_timeout, 60 * SECOND);
+    assert_eq!(conf.polling.max_records, 10_000);
+    assert_eq!(conf.lease.worker_id.as_deref(), Some("trim-horizon"));
+}
+
+#[test]
+fn a_section_can_inherit_from_any_other() {
+    let config = load(
+        "kinesis { application-name = a, base.worker.batch-timeout = 3s
+         orders = ${kinesis.base} { stream-name = orders }
+         all = ${kinesis.default-consumer} { stream-name = all, worker.arbiters = 2 } }",
+    )
+    .unwrap();
+    assert_eq!(config.consumer("orders").unwrap().worker.batch_timeout, 3 * SECOND);
+    assert_eq!(config.consumer("all").unwrap().worker.arbiters, 2);
+}
+
+#[test]
+fn environment_variables_lie_over_the_file_and_code_over_both() {
+    let text = with_orders("worker.arbiters = 2\n worker.max-bytes = 8MiB\n polling.max-records = 5");
+    let environment = [
+        ("KINESIS__ORDERS__WORKER__ARBITERS", "3"),
+        ("KINESIS__ORDERS__WORKER__MAX_BYTES", "16MiB"),
+        ("KINESIS__DEFAULT_CONSUMER__LEASE__FAILOVER_TIME", "20s"),
+        ("KINESIS__APPLICATION_NAME", "shipping"),
+        ("KINESIS_SERVICE_HOST", "10.0.0.1"),
+    ];
+    let conf = ConfigLoader::text(text)
+        .environment(environment)
+        .overrides("kinesis.orders.worker.arbiters = 4")
+        .overrides("kinesis.orders.polling.max-records = null")
+        .load()
+        .and_then(|config| config.consumer("orders"))
+        .unwrap();
+    assert_eq!((conf.worker.arbiters, conf.worker.max_bytes), (4, 16 << 20));
+    assert_eq!((conf.polling.max_records, conf.lease.failover_time), (10_000, 20 * SECOND));
+    assert_eq!(conf.application_name, "shipping");
+}
+
+#[test]
+fn a_variable_finds_a_section_whatever_its_spelling() {
+    let text = "kinesis { application-name = a, clickStream.stream-name = c, \"my.stream\".stream-name = m }";
+    let environment = [
+        ("KINESIS__CLICKSTREAM__POLLING__MAX_RECORDS", "5"),
+        ("KINESIS__MY_STREAM__POLLING__MAX_RECORDS", "6"),
+    ];
+    let config = load_in(text, &environment).unwrap();
+    assert_eq!(config.consumer("clickStream").unwrap().polling.max_records, 5);
+    assert_eq!(config.consumer("my.stream").unwrap().polling.max_records, 6);
+}
+
+#[test]
+fn a_variable_that_names_no_key_or_no_value_is_refused_by_its_name() {
+    let error =
+        |name: &str, value: &str| load_in(&with_orders(""), &[(name, value)]).unwrap_err().to_string();
+    assert_tells(
+        &error("KINESIS__ORDERS__WORKER__ARBITER", "2"),
+        &["the environment variable KINESIS__ORDERS__WORKER__ARBITER", "kinesis.orders.worker.arbiters?"],
+    );
+    assert_tells(
+        &error("KINESIS__ORDERS__WORKER__ARBITERS", "two"),
+        &["KINESIS__ORDERS__WORKER__ARBITERS", "1 to 64"],
+    );
+}
+
+#[test]
+fn the_environment_of_the_process_is_used_when_none_is_given() {
+    const CHILD: &str = "CONFIG_TEST_CHILD";
+    let text = with_orders("stream-name = ${?CONFIG_TEST_STREAM}");
+    if std::env::var_os(CHILD).is_some() {
+        let conf = text.parse::<KinesisConfig>().and_then(|config| config.consumer("orders")).unwrap();
+        assert_eq!((conf.stream_name.as_str(), conf.worker.arbiters), ("from-process", 7));
+        return;
+    }
+    let name = "the_environment_of_the_process_is_used_when_none_is_given";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env(CHILD, "1")
+        .env("CONFIG_TEST_STREAM", "from-process")
+        .env("KINESIS__ORDERS__WORKER__ARBITERS", "7")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn byte_order_mark_carriage_returns_comments_and_repeated_keys_are_no_obstacle() {
+    let text = "\u{feff}// head\r\nkinesis {\r\n application-name = first # }\r\n application-name = second\r\n\
+                orders { stream-name = orders }\r\n orders.worker { arbiters = 2 }\r\n \
+                orders.worker.arbiters = 3\r\n}\r\n";
+    let conf = load(text).and_then(|config| config.consumer("orders")).unwrap();
+    assert_eq!((conf.application_name.as_str(), conf.worker.arbiters), ("second", 3));
+}
+
+#[test]
+fn broken_texts_are_refused_with_their_place() {
+    let cases = [
+        (
+            "kinesis { application-name = a }\n}\nkinesis.orders.stream-name = o",
+            "the configuration text:2:1",
+            "closes nothing",
+        ),
+        (
+            "kinesis {\n application-name =\n orders { stream-name = o }\n}",
+            "the configuration text:2:19",
+            "without a value",
+        ),
+        ("kinesis { application-name = a orders { stream-name = o } }", "", ""),
+        ("kinesis { application-name = \"a }", "the configuration text:1:30", "unterminated"),
+        ("kinesis { application-name = a", "the configuration text:1:", "expected }"),
+        ("[1]", "the configuration text:1:1", "array"),
+    ];
+    for (text, place, problem) in cases {
+        assert_tells(&refused(text), &[place, problem]);
+    }
+}
+
+#[test]
+fn a_file_names_itself_in_every_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("application.conf");
+    let error = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        KinesisConfig::load(&file).unwrap_err().to_string()
+    };
+    let name = file.display().to_string();
+    assert_tells(&error("a = 1\n}"), &[&format!("{name}:2:1")]);
+    assert_tells(
+        &error(&with_orders("worker.arbiters = 0")),
+        &[&format!("kinesis.orders.worker.arbiters (in {name})")],
+    );
+    assert_tells(
+        &error(&with_orders("stream-name = ${NOPE_NOT_SET}")),
+        &[&format!("{name}:5:"), "${NOPE_NOT_SET}"],
+    );
+    let missing = directory.path().join("missing.conf");
+    let error = KinesisConfig::load(&missing).unwrap_err();
+    assert!(matches!(&error, ConfigError::Read { file, .. } if *file == missing), "{error}");
+    assert_tells(&error.to_string(), &["missing.conf", "cannot be read"]);
+}
+
+#[test]
+fn included_files_are_read_and_guarded_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    let load =
+        || ConfigLoader::file(directory.path().join("application.conf")).environment([("N", "5")]).load();
+    std::fs::create_dir(directory.path().join("sub")).unwrap();
+    write(
+        "application.conf",
+        "include \"sub/common\"\ninclude \"nowhere\"\nkinesis.orders.stream-name = orders",
+    );
+    write("sub/common.conf", "kinesis { application-name = a, include required(\"aws.conf\") }");
+    write("sub/aws.conf", "aws.region = eu-west-1\ndefault-consumer.polling.max-records = ${N}");
+    let config = load().unwrap();
+    let orders = config.consumer("orders").unwrap();
+    assert_eq!((orders.aws.region.as_deref(), orders.polling.max_records), (Some("eu-west-1"), 5));
+    assert_tells(&config.warnings().join("\n"), &["application.conf:2: include \"nowhere\" finds no file"]);
+
+    write("sub/aws.conf", "aws.region = eu-west-1\n}\naws.profile = lost");
+    assert_tells(&load().unwrap_err().to_string(), &["sub/aws.conf:2:1", "closes nothing"]);
+    write("sub/aws.conf", "aws.region = eu-west-1 ]");
+    assert_tells(&load().unwrap_err().to_string(), &["sub/aws.conf:1:"]);
+    write("sub/aws.conf", "aws.region = ${REGION}");
+    assert_tells(
+        &load().unwrap_err().to_string(),
+        &["sub/aws.conf:1:", "kinesis.aws.region: ${REGION} is neither"],
+    );
+    write("sub/aws.conf", "include \"common.conf\"");
+    assert_tells(&load().unwrap_err().to_string(), &["circular include"]);
+    std::fs::remove_file(directory.path().join("sub/aws.conf")).unwrap();
+    assert_tells(&load().unwrap_err().to_string(), &["required include file not found", "sub/aws.conf"]);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_loader_panic(parts in proptest::collection::vec(proptest::sample::select(PARTS), 0..40)) {
+        let _ = load_in(&parts.concat(), &[("E", ""), ("N", "5")]);
+    }
+}
+
+const PARTS: &[&str] = &[
+    "kinesis",
+    "application-name",
+    "default-consumer",
+    "orders",
+    "stream-name",
+    "worker",
+    "kcl",
+    "workerId",
+    "null",
+    "aws",
+    "akka",
+    "a",
+    "{",
+    "}",
+    "[",
+    "]",
+    "=",
+    ":",
+    "+=",
+    ",",
+    ".",
+    "\n",
+    " ",
+    "#",
+    "//",
+    "\"",
+    "\"\"\"",
+    "\\",
+    "$",
+    "${E}",
+    "${?N}",
+    "${kinesis.orders}",
+    "${?kinesis.default-consumer}",
+    "include \"x\"",
+    "5",
+    "-1",
+    "1e3",
+    "10s",
+    "\u{feff}",
+];
+
+#[test]
+fn typed_settings_are_checked_as_written_ones_are() {
+    let mut conf = ConsumerConf::new("billing", "orders");
+    assert!(conf.validate().is_ok());
+    assert!(conf.warnings().is_empty());
+    conf.worker.arbiters = 0;
+    conf.lease.failover_time = Duration::from_millis(10);
+    conf.aws.endpoint_url = Some("localhost".to_owned());
+    let error = conf.validate().unwrap_err().to_string();
+    assert_tells(&error, &["3 problems", "worker.arbiters: found 0; allowed: a whole number, 1 to 64"]);
+    assert_tells(&error, &["lease.failover-time: found 10ms", "aws.endpoint-url: found \"localhost\""]);
+    let unnamed = ConsumerConf::new("", "").validate().unwrap_err().to_string();
+    assert_tells(&unnamed, &["application-name: found an empty text", "stream-name: found an empty text"]);
+    let long = ConsumerConf::new("a".repeat(200), "b".repeat(100)).validate().unwrap_err().to_string();
+    assert_tells(&long, &["lease.table-name", "3 to 255"]);
+}
