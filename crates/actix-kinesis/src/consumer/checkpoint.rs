@@ -71,30 +71,21 @@ pub(crate) struct CheckpointWorker {
 
 /// What it takes to store a checkpoint.
 #[derive(Debug, Clone)]
-struct Store {
-    shard: ShardId,
-    acquisition: Acquisition,
-    supervisor: Recipient<WriteLease>,
-    conf: CheckpointerConf,
-    stored: Arc<watch::Sender<Checkpoint>>,
-    gauges: Arc<Gauges>,
-    random: fastrand::Rng,
+pub(crate) struct Store {
+    pub(crate) shard: ShardId,
+    pub(crate) acquisition: Acquisition,
+    pub(crate) supervisor: Recipient<WriteLease>,
+    pub(crate) conf: CheckpointerConf,
+    /// Tells of the checkpoints that are stored.
+    pub(crate) stored: Arc<watch::Sender<Checkpoint>>,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) random: fastrand::Rng,
 }
 
 impl CheckpointWorker {
-    /// `newest` brings the positions to store, `stored` tells of those that are.
-    pub(crate) fn new(
-        shard: ShardId,
-        acquisition: Acquisition,
-        supervisor: Recipient<WriteLease>,
-        conf: CheckpointerConf,
-        newest: watch::Receiver<Option<Position>>,
-        stored: watch::Sender<Checkpoint>,
-        gauges: Arc<Gauges>,
-        random: fastrand::Rng,
-    ) -> Self {
-        let stored = Arc::new(stored);
-        Self { store: Store { shard, acquisition, supervisor, conf, stored, gauges, random }, newest }
+    /// `newest` brings the positions to store.
+    pub(crate) fn new(store: Store, newest: watch::Receiver<Option<Position>>) -> Self {
+        Self { store, newest }
     }
 }
 

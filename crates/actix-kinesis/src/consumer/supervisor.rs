@@ -77,12 +77,19 @@ pub(crate) struct Supervisor {
     load: Arc<Load>,
     slots: BTreeMap<ShardId, Slot>,
     next_place: usize,
-    waiting: HashMap<RequestId, oneshot::Sender<Result<(), RequestError>>>,
+    waiting: HashMap<RequestId, Waiting>,
     wakeup: Option<SpawnHandle>,
     has_listed: bool,
     table_failures: u32,
     stream_failures: u32,
     stopping: Option<Stopping>,
+}
+
+/// Who waits for the answer to a request.
+struct Waiting {
+    answer: oneshot::Sender<Result<(), RequestError>>,
+    /// The shard that has ended if the answer is yes.
+    ends: Option<ShardId>,
 }
 
 impl Supervisor {
@@ -223,10 +230,13 @@ impl Supervisor {
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
             Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition),
             Effect::Answer(request, answer) => {
-                if let Some(waiting) = self.waiting.remove(&request) {
-                    // Whoever asked may have stopped meanwhile.
-                    let _ = waiting.send(answer);
+                let Some(waiting) = self.waiting.remove(&request) else { return };
+                if let Some(shard) = waiting.ends.filter(|_| answer.is_ok()) {
+                    // Told here and now, before a child's lease can be taken.
+                    self.parts.notifier.notify(ConsumerNotice::ShardEnded { shard });
                 }
+                // Whoever asked may have stopped meanwhile.
+                let _ = waiting.answer.send(answer);
             }
         }
     }
@@ -281,13 +291,14 @@ impl Supervisor {
     fn ask(
         &mut self,
         ask: impl FnOnce(&mut Coordinator, Duration) -> RequestId,
+        ends: Option<ShardId>,
         ctx: &mut Context<Self>,
     ) -> oneshot::Receiver<Result<(), RequestError>> {
-        let (waiting, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let now = self.now();
         if let Some(coordinator) = &mut self.coordinator {
             let request = ask(coordinator, now);
-            self.waiting.insert(request, waiting);
+            self.waiting.insert(request, Waiting { answer: sender, ends });
         }
         self.drive(ctx);
         answer
@@ -331,6 +342,7 @@ impl Handler<WriteLease> for Supervisor {
 
     fn handle(&mut self, write: WriteLease, ctx: &mut Self::Context) -> Self::Result {
         let WriteLease { shard, acquisition, request } = write;
+        let ends = matches!(request, LeaseRequest::End(_)).then(|| shard.clone());
         let answer = self.ask(
             |coordinator, now| match request {
                 LeaseRequest::Checkpoint(checkpoint) => {
@@ -338,6 +350,7 @@ impl Handler<WriteLease> for Supervisor {
                 }
                 LeaseRequest::End(children) => coordinator.end(now, &shard, acquisition, children),
             },
+            ends,
             ctx,
         );
         Box::pin(async move { answer.await.unwrap_or(Err(RequestError::NotHeld)) })

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::{
-    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, MailboxError, Message,
-    Recipient, SpawnHandle,
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, Recipient,
+    SpawnHandle,
 };
 use kinesis_lease::coordinator::{Acquisition, Loss};
 use kinesis_lease::stream::ChildShard;
@@ -31,6 +32,9 @@ use super::status::Gauges;
 use super::tracker::{Delivery, EventId, PageItem, Tracker, Verdict};
 use super::window::Window;
 use crate::config::{FailurePolicy, WorkerConf};
+
+/// A handler that panics drops its message a moment before its actor can be seen to be gone.
+const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
 
 /// Brings what a page of the shard held.
 #[derive(Debug, Message)]
@@ -99,11 +103,13 @@ pub(crate) struct Equipment {
     pub(crate) span: Span,
 }
 
+type MakeFetcher = Box<dyn FnOnce(Addr<ConsumerWorker>, watch::Receiver<u64>) -> Fetcher + Send>;
+
 /// Delivers the events of one shard, as many at a time as the window allows, and moves the checkpoint behind what is
 /// answered.
 pub(crate) struct ConsumerWorker {
     equipment: Equipment,
-    make_fetcher: Option<Box<dyn FnOnce(Addr<Self>, watch::Receiver<u64>) -> Fetcher + Send>>,
+    make_fetcher: Option<MakeFetcher>,
     fetching: Option<JoinHandle<()>>,
     processor: Option<EventProcessor>,
     /// Rises with each processor, so that a dead one's silence is not taken for the next one's.
@@ -113,6 +119,8 @@ pub(crate) struct ConsumerWorker {
     window: Window,
     /// After a processor died with several events under way, one event at a time shows which one it was.
     one_at_a_time: bool,
+    /// Deliveries that the processor dropped.
+    unanswered: Vec<(EventId, u32)>,
     deadlines: VecDeque<(Instant, EventId, u32)>,
     timer: Option<SpawnHandle>,
     room: watch::Sender<u64>,
@@ -151,6 +159,7 @@ impl ConsumerWorker {
             tracker: Tracker::new(conf.failed_message_retries, conf.failure_tolerance_percentage),
             window: Window::new(conf.batch_timeout),
             one_at_a_time: false,
+            unanswered: Vec::new(),
             deadlines: VecDeque::new(),
             timer: None,
             room: watch::channel(0).0,
@@ -167,7 +176,7 @@ impl ConsumerWorker {
                 worker.processor = Some(processor);
                 worker.generation += 1;
                 worker.fetch(ctx);
-                worker.pump(ctx);
+                worker.after_answers(ctx);
             }
             None => worker.end(
                 Outcome::Died { cause: "no event processor could be made: its factory panicked".to_owned() },
@@ -185,7 +194,7 @@ impl ConsumerWorker {
 
     /// Delivers what the window allows.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        if self.phase == Phase::Delivering && self.equipment.fence.holds() {
+        if self.phase == Phase::Delivering && self.unanswered.is_empty() && self.equipment.fence.holds() {
             let limit = self.equipment.share.events();
             while let Some(processor) = &self.processor {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
@@ -223,7 +232,7 @@ impl ConsumerWorker {
                 );
                 worker.after_answers(ctx);
             }
-            Err(error) => worker.unanswered(id, attempt, generation, &error, ctx),
+            Err(_) => worker.unanswered(id, attempt, generation, ctx),
         }));
     }
 
@@ -243,46 +252,46 @@ impl ConsumerWorker {
         }
     }
 
-    /// The delivery has no answer and never will: the handler panicked, or its actor has stopped.
-    fn unanswered(
-        &mut self,
-        id: EventId,
-        attempt: u32,
-        generation: u32,
-        error: &MailboxError,
-        ctx: &mut Context<Self>,
-    ) {
-        let Some(processor) = self.processor.as_ref().filter(|_| generation == self.generation) else {
+    /// The delivery has no answer and never will: the handler panicked, or its actor has stopped. Which of the two
+    /// shows a moment later.
+    fn unanswered(&mut self, id: EventId, attempt: u32, generation: u32, ctx: &mut Context<Self>) {
+        if generation != self.generation || self.processor.is_none() {
             return;
-        };
-        let is_alive = processor.events.connected();
-        warn!(parent: &self.equipment.span, attempt, %error, is_alive, "an event processor panicked or stopped");
-        if is_alive {
-            if self.tracker.fail(id, attempt, FailureCause::NoAnswer) != Verdict::Late {
-                self.equipment.gauges.failed.add(1);
+        }
+        self.unanswered.push((id, attempt));
+        if self.unanswered.len() == 1 {
+            ctx.run_later(DEATH_SHOWS_WITHIN, Self::judge_unanswered);
+        }
+    }
+
+    fn judge_unanswered(&mut self, ctx: &mut Context<Self>) {
+        let unanswered = std::mem::take(&mut self.unanswered);
+        let is_alive = self.processor.as_ref().is_some_and(|processor| processor.events.connected());
+        warn!(parent: &self.equipment.span, events = unanswered.len(), is_alive, "an event processor panicked or stopped");
+        let in_flight = self.tracker.in_flight();
+        if is_alive || in_flight == 1 {
+            for (id, attempt) in unanswered {
+                if self.tracker.fail(id, attempt, FailureCause::NoAnswer) != Verdict::Late {
+                    self.equipment.gauges.failed.add(1);
+                }
             }
-            return self.after_answers(ctx);
-        }
-        if !self.equipment.processors.are_renewable() {
-            return self.end(Outcome::ProcessorGone, ctx);
-        }
-        if self.tracker.in_flight() == 1 && self.tracker.is_in_flight(id, attempt) {
-            self.tracker.fail(id, attempt, FailureCause::NoAnswer);
-            self.equipment.gauges.failed.add(1);
         } else {
             self.tracker.recall_all();
             self.one_at_a_time = true;
         }
-        self.processor = None;
-        self.after_answers(ctx);
-        if self.phase != Phase::Ended {
+        if is_alive {
+            self.after_answers(ctx);
+        } else if self.equipment.processors.are_renewable() {
+            self.processor = None;
             self.get_processor(ctx);
+        } else {
+            self.end(Outcome::ProcessorGone, ctx);
         }
     }
 
     /// Draws the consequences of answers and time-outs.
     fn after_answers(&mut self, ctx: &mut Context<Self>) {
-        if self.phase == Phase::Delivering && self.tracker.has_exhausted() {
+        if self.phase == Phase::Delivering && self.processor.is_some() && self.tracker.has_exhausted() {
             let given_up = match self.equipment.conf.failure_policy {
                 FailurePolicy::Skip => self.tracker.give_up_all(),
                 _ => self.tracker.give_up_tolerated(),
@@ -434,9 +443,7 @@ impl ConsumerWorker {
             _ => None,
         };
         if matches!(outcome, Outcome::ShardEnded) {
-            let shard = self.equipment.shard.clone();
             info!(parent: &self.equipment.span, "everything in the shard is processed");
-            self.equipment.notifier.notify(ConsumerNotice::ShardEnded { shard });
         }
         if let Some(reason) = reason {
             self.tell_shutdown(reason);

@@ -14,7 +14,7 @@ use tracing::{error, info, info_span, warn};
 use super::{Supervisor, World};
 use crate::config::{FailurePolicy, InitialPosition};
 use crate::consumer::backoff::Backoff;
-use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing};
+use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing, Store};
 use crate::consumer::error::ConsumerError;
 use crate::consumer::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureDecision, ShutdownReason,
@@ -76,21 +76,20 @@ impl Supervisor {
         let gauges = Arc::new(Gauges::new(lease.checkpoint.clone()));
         let (newest, to_store) = watch::channel(None);
         let (stored, is_stored) = watch::channel(lease.checkpoint.clone());
-        let worker = CheckpointWorker::new(
-            shard.clone(),
+        let store = Store {
+            shard: shard.clone(),
             acquisition,
-            ctx.address().recipient(),
-            self.parts.conf.checkpointer.clone(),
-            to_store,
-            stored,
-            Arc::clone(&gauges),
-            self.parts.random.fork(),
-        );
+            supervisor: ctx.address().recipient(),
+            conf: self.parts.conf.checkpointer.clone(),
+            stored: Arc::new(stored),
+            gauges: Arc::clone(&gauges),
+            random: self.parts.random.fork(),
+        };
         let restart = self.parts.conf.worker.restart_backoff;
         let slot = Slot {
             acquisition,
             fence: Arc::new(Fence::new(self.epoch)),
-            checkpoint: self.parts.arbiters.coordination.start(|_| worker),
+            checkpoint: self.parts.arbiters.coordination.start(|_| CheckpointWorker::new(store, to_store)),
             worker: None,
             parting: Parting::Release,
             hash_range,

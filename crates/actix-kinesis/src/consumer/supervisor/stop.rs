@@ -98,6 +98,7 @@ impl Supervisor {
                 Parting::Release => coordinator.release(now, shard, acquisition),
                 Parting::HandOver => coordinator.hand_over(now, shard, acquisition),
             },
+            None,
             ctx,
         );
         let shard = shard.clone();

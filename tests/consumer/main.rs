@@ -1,0 +1,6 @@
+//! The whole library against a local AWS, over the wire.
+
+mod delivery;
+mod failure;
+mod reshard;
+mod support;
