@@ -7,7 +7,7 @@ use aws_config::profile::{ProfileFileCredentialsProvider, ProfileFileLoadError};
 use aws_config::provider_config::ProviderConfig;
 use aws_config::sts::AssumeRoleProvider;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::{BehaviorVersion, ConfigLoader, SdkConfig};
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_kinesis::config::Region;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
@@ -54,12 +54,19 @@ impl Clients {
             return Err(AwsError::InvalidRegion { region });
         }
 
+        // An endpoint of one's own has no FIPS or dual-stack variant; the SDK refuses every call that asks for both.
         let mut kinesis = aws_sdk_kinesis::config::Builder::from(&sdk).retry_config(RetryConfig::disabled());
+        if endpoints.kinesis.is_some() {
+            kinesis = kinesis.use_fips(false).use_dual_stack(false);
+        }
         if let Some(endpoint) = &settings.kinesis_endpoint {
             kinesis = kinesis.endpoint_url(endpoint);
         }
         let mut dynamodb =
             aws_sdk_dynamodb::config::Builder::from(&sdk).retry_config(RetryConfig::disabled());
+        if endpoints.dynamodb.is_some() {
+            dynamodb = dynamodb.use_fips(false).use_dual_stack(false);
+        }
         if let Some(endpoint) = &settings.dynamodb_endpoint {
             dynamodb = dynamodb.endpoint_url(endpoint);
         }
@@ -200,6 +207,9 @@ async fn sdk_config(settings: &AwsSettings, endpoints: &Endpoints) -> Result<Sdk
     if let Some(endpoint) = &settings.endpoint_url {
         loader = loader.endpoint_url(endpoint);
     }
+    if needs_no_profile(settings, endpoints) {
+        loader = without_profile_files(loader);
+    }
     if let Some(credentials) = own_credentials(settings, http, region) {
         loader = loader.credentials_provider(credentials);
     }
@@ -208,6 +218,21 @@ async fn sdk_config(settings: &AwsSettings, endpoints: &Endpoints) -> Result<Sdk
         Some(role) => sdk.into_builder().credentials_provider(SharedCredentialsProvider::new(role)).build(),
         None => sdk,
     })
+}
+
+/// Whether all that the files with profiles could tell is told: then they are not read, broken ones do no harm.
+fn needs_no_profile(settings: &AwsSettings, endpoints: &Endpoints) -> bool {
+    settings.region.is_some()
+        && settings.credentials.is_some()
+        && settings.profile.is_none()
+        && settings.role_arn.is_none()
+        && endpoints.kinesis.is_some()
+        && endpoints.dynamodb.is_some()
+}
+
+#[expect(deprecated, reason = "the type's new name is in a crate that nothing else here needs")]
+fn without_profile_files(loader: ConfigLoader) -> ConfigLoader {
+    loader.profile_files(aws_config::profile::profile_file::ProfileFiles::builder().build())
 }
 
 /// The provider that goes before the default chain, if there is one.

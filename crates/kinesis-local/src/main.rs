@@ -44,7 +44,7 @@ fn parse_stream(text: &str) -> Result<StreamArgument, String> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,dynoxide=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -30,7 +30,7 @@ pub enum ConsumerError {
     /// The one event processor for all shards has stopped.
     #[error(
         "the event processor has stopped, most likely by a panic in a handler; give the consumer a factory of \
-         processors (ConsumerBuilder::processor_per_shard) and it survives that"
+         processors (EventProcessors::per_shard) and it survives that"
     )]
     ProcessorGone,
     /// Events of a shard could not be processed, and the failure policy is to stop.

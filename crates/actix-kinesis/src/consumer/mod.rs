@@ -39,7 +39,6 @@ use std::time::Duration;
 use actix::{Addr, Arbiter, Recipient};
 use aws_credential_types::provider::SharedCredentialsProvider;
 use kinesis_aws::{AwsSettings, Clients, DynamoLeaseStore, KinesisStream};
-use kinesis_lease::WorkerId;
 use tokio::sync::watch;
 use tracing::info_span;
 
@@ -58,6 +57,9 @@ pub use placement::Placement;
 pub use processor::{EventProcessor, EventProcessors};
 pub use status::{ConsumerState, ConsumerStatus, ShardStatus};
 pub use supervisor::World;
+
+pub use kinesis_lease::coordinator::Loss;
+pub use kinesis_lease::{LeaseStore, StreamApi, WorkerId};
 
 /// A running consumer: the shards of one stream that this process reads for its application.
 ///
