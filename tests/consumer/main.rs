@@ -2,5 +2,6 @@
 
 mod delivery;
 mod failure;
+mod leases;
 mod reshard;
 mod support;

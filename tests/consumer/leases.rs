@@ -1,0 +1,289 @@
+//! The lease table: what is taken, kept, released and left alone.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use actix::Actor;
+use actix_kinesis::config::InitialPosition;
+use actix_kinesis::consumer::{ConsumerNotice, ConsumerState, EventProcessed, ShutdownReason};
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use kinesis_local::LocalAws;
+
+use crate::support::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Creates the lease table as a KCL would.
+async fn create_table(aws: &LocalAws, table: &str) {
+    let key = AttributeDefinition::builder().attribute_name("leaseKey").attribute_type(ScalarAttributeType::S);
+    let schema = KeySchemaElement::builder().attribute_name("leaseKey").key_type(KeyType::Hash);
+    dynamodb(aws)
+        .create_table()
+        .table_name(table)
+        .attribute_definitions(key.build().unwrap())
+        .key_schema(schema.build().unwrap())
+        .billing_mode(BillingMode::PayPerRequest)
+        .send()
+        .await
+        .unwrap();
+}
+
+/// Writes a row as KCL 1.x does: without hash keys.
+async fn seed(aws: &LocalAws, table: &str, shard: &str, owner: Option<&str>, counter: i64, checkpoint: &str) {
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let number = |number: i64| AttributeValue::N(number.to_string());
+    let mut put = dynamodb(aws)
+        .put_item()
+        .table_name(table)
+        .item("leaseKey", text(shard))
+        .item("leaseCounter", number(counter))
+        .item("ownerSwitchesSinceCheckpoint", number(0))
+        .item("checkpoint", text(checkpoint))
+        .item("checkpointSubSequenceNumber", number(0))
+        .item("somethingElse", text("kept"));
+    if let Some(owner) = owner {
+        put = put.item("leaseOwner", text(owner));
+    }
+    put.send().await.unwrap();
+}
+
+fn shard_id(aws: &LocalAws, index: usize) -> String {
+    aws.shards(STREAM).unwrap()[index].id.to_string()
+}
+
+#[actix::test]
+async fn rows_are_as_the_kcl_writes_them() {
+    let aws = local_aws(1).await;
+    aws.put(STREAM, "key", "only").unwrap();
+    let parent = shard_id(&aws, 0);
+    let notes = Notes::new();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    notes.wait_for("the record", |noted| !noted.deliveries.is_empty()).await;
+    let children = aws.split(STREAM, &parent).unwrap();
+    eventually("the children are leased", async || rows(&aws, &table).await.len() == 3).await;
+    eventually("the parent is at its end", async || {
+        text(&rows(&aws, &table).await[&parent], "checkpoint").as_deref() == Some("SHARD_END")
+    })
+    .await;
+    let rows = rows(&aws, &table).await;
+    let child = &rows[children[0].as_str()];
+    assert_eq!(text(child, "checkpoint").as_deref(), Some("TRIM_HORIZON"));
+    assert_eq!(number(child, "checkpointSubSequenceNumber"), Some(0));
+    assert_eq!(child["parentShardId"], AttributeValue::Ss(vec![parent.clone()]));
+    assert_eq!(text(child, "startingHashKey").as_deref(), Some("0"));
+    let AttributeValue::Ss(mut listed) = rows[&parent]["childShardIds"].clone() else { panic!("a string set") };
+    listed.sort();
+    assert_eq!(listed, children.map(|child| child.to_string()));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_live_lease_is_left_alone_and_a_released_one_is_taken_at_once() {
+    let aws = local_aws(2).await;
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = Duration::from_secs(6);
+    let first_notes = Notes::new();
+    let second_notes = Notes::new();
+    let first = builder(conf.clone(), Recorder::new(&first_notes).start()).start().unwrap();
+    eventually("the first worker has both shards", async || first.status().shards.len() == 2).await;
+    let second = builder(conf.clone(), Recorder::new(&second_notes).start()).start().unwrap();
+    eventually("the second worker runs", async || second.status().state == ConsumerState::Running).await;
+
+    let since = Instant::now();
+    let mut put = 0;
+    eventually("one and a half failover times have passed", async || {
+        aws.put(STREAM, "key", put.to_string()).unwrap();
+        put += 1;
+        since.elapsed() > conf.lease.failover_time * 3 / 2
+    })
+    .await;
+    first_notes.wait_for("all records", |noted| noted.deliveries.len() == put).await;
+    assert_eq!(second.status().shards, []);
+
+    assert!(first.stop().await.unwrap().is_clean());
+    let released = Instant::now();
+    eventually("the second worker has both shards", async || second.status().shards.len() == 2).await;
+    assert!(released.elapsed() < conf.lease.failover_time, "a released lease needs no failover");
+    aws.put(STREAM, "key", "after").unwrap();
+    let noted = second_notes.wait_for("a record", |noted| !noted.deliveries.is_empty()).await;
+    assert_eq!(noted.payloads(), ["after"], "nothing that is checkpointed comes again");
+    assert!(second.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn the_lease_of_a_dead_worker_is_taken_after_the_failover_time_behind_its_checkpoint() {
+    let aws = local_aws(1).await;
+    let sequences: Vec<String> = (0..10)
+        .map(|index| aws.put(STREAM, "key", index.to_string()).unwrap().sequence_number.to_string())
+        .collect();
+    let notes = Notes::new();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    create_table(&aws, &table).await;
+    seed(&aws, &table, &shard_id(&aws, 0), Some("ghost"), 7, &sequences[3]).await;
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    let noted = notes.wait_for("the rest", |noted| noted.deliveries.len() >= 6).await;
+    assert_eq!(noted.payloads(), ["4", "5", "6", "7", "8", "9"]);
+    let row = rows(&aws, &table).await.remove(&shard_id(&aws, 0)).unwrap();
+    assert!(number(&row, "leaseCounter").unwrap() > 7, "the counter goes on, never back");
+    assert_eq!(text(&row, "somethingElse").as_deref(), Some("kept"));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn finished_leases_are_not_taken_and_hold_up_nothing() {
+    let aws = local_aws(2).await;
+    aws.put(STREAM, "key", "open").unwrap();
+    let notes = Notes::new();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    create_table(&aws, &table).await;
+    for index in 100..160 {
+        seed(&aws, &table, &format!("shardId-{index:012}"), Some("ghost"), 5, "SHARD_END").await;
+    }
+    let recorder = Recorder::new(&notes).start();
+    let consumer = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
+    notes.wait_for("the open shards", |noted| !noted.deliveries.is_empty()).await;
+    eventually("both are read", async || consumer.status().shards.len() == 2).await;
+    let noted = notes.now();
+    let started = noted.notices.iter().filter(|notice| matches!(notice, ConsumerNotice::ShardStarted { .. }));
+    assert_eq!(started.count(), 2);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
+    let aws = local_aws(2).await;
+    let notes = Notes::new();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    let recorder = Recorder::new(&notes).start();
+    let consumer = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
+    eventually("both shards are read", async || consumer.status().shards.len() == 2).await;
+    let stolen = shard_id(&aws, 0);
+    dynamodb(&aws)
+        .update_item()
+        .table_name(&table)
+        .key("leaseKey", AttributeValue::S(stolen.clone()))
+        .update_expression("SET leaseOwner = :thief ADD leaseCounter :one")
+        .expression_attribute_values(":thief", AttributeValue::S("thief".to_owned()))
+        .expression_attribute_values(":one", AttributeValue::N("1".to_owned()))
+        .send()
+        .await
+        .unwrap();
+    let noted = notes.wait_for("the shutdown", |noted| !noted.shutdowns.is_empty()).await;
+    assert_eq!(noted.shutdowns[0].shard.as_str(), stolen);
+    assert!(matches!(noted.shutdowns[0].reason, ShutdownReason::LeaseLost(_)));
+    assert_eq!(consumer.status().shards.len(), 1);
+    // The thief never renews: after the failover time the lease comes back.
+    eventually("both shards are read again", async || consumer.status().shards.len() == 2).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn started_at_latest_a_shard_starts_at_its_first_record_for_ever() {
+    let aws = local_aws(1).await;
+    aws.put(STREAM, "key", "before").unwrap();
+    let notes = Notes::new();
+    let mut conf = quick_conf(&aws);
+    conf.initial_position = InitialPosition::Latest;
+    let table = conf.table_name();
+    let recorder = Recorder::answering(&notes, |_| EventProcessed::failed("not this time"));
+    let consumer = builder(conf.clone(), recorder.start()).start().unwrap();
+    eventually("the shard is read", async || {
+        consumer.status().shards.iter().any(|shard| shard.behind.is_some())
+    })
+    .await;
+    let first = aws.put(STREAM, "key", "first").unwrap().sequence_number.to_string();
+    notes.wait_for("a failure", |noted| noted.failures.len() > 1).await;
+    let row = rows(&aws, &table).await.remove(&shard_id(&aws, 0)).unwrap();
+    assert_eq!(text(&row, "checkpoint"), Some(first), "pinned to the first record");
+    assert_eq!(number(&row, "checkpointSubSequenceNumber"), Some(-1), "with nothing of it processed");
+    consumer.stop().await.unwrap();
+
+    aws.put(STREAM, "key", "second").unwrap();
+    let notes = Notes::new();
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    let noted = notes.wait_for("both", |noted| noted.deliveries.len() >= 2).await;
+    assert_eq!(noted.payloads(), ["first", "second"]);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn started_at_an_instant_nothing_older_comes() {
+    let aws = local_aws(1).await;
+    aws.put(STREAM, "key", "before").unwrap();
+    let instant = SystemTime::now() + Duration::from_millis(5);
+    eventually("the instant has passed", async || SystemTime::now() > instant + Duration::from_millis(5)).await;
+    aws.put(STREAM, "key", "after").unwrap();
+    let notes = Notes::new();
+    let mut conf = quick_conf(&aws);
+    conf.initial_position = InitialPosition::AtTimestamp(instant);
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    let noted = notes.wait_for("a record", |noted| !noted.deliveries.is_empty()).await;
+    assert_eq!(noted.payloads(), ["after"]);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn two_processes_with_one_worker_id_read_each_shard_once() {
+    let aws = local_aws(2).await;
+    let mut conf = quick_conf(&aws);
+    conf.lease.worker_id = Some("same".to_owned());
+    let notes = [Notes::new(), Notes::new()];
+    let consumers = notes.each_ref().map(|notes| {
+        builder(conf.clone(), Recorder::new(notes).start()).start().unwrap()
+    });
+    eventually("both shards are read", async || {
+        consumers.iter().map(|consumer| consumer.status().shards.len()).sum::<usize>() == 2
+    })
+    .await;
+    let since = Instant::now();
+    let mut put = 0;
+    eventually("two failover times have passed", async || {
+        aws.put(STREAM, &format!("key-{put}"), put.to_string()).unwrap();
+        put += 1;
+        since.elapsed() > conf.lease.failover_time * 2
+    })
+    .await;
+    eventually("all records have come", async || {
+        notes.iter().map(|notes| notes.now().deliveries.len()).sum::<usize>() >= put
+    })
+    .await;
+    assert_eq!(notes.iter().map(|notes| notes.now().deliveries.len()).sum::<usize>(), put);
+    for consumer in &consumers {
+        assert!(consumer.stop().await.unwrap().is_clean());
+    }
+}
+
+#[actix::test]
+async fn a_consumer_stops_at_once_before_it_has_started_and_without_a_shard() {
+    let aws = local_aws(1).await;
+    let conf = quick_conf(&aws);
+    let notes = Notes::new();
+    let young = builder(conf.clone(), Recorder::new(&notes).start()).start().unwrap();
+    assert!(tokio::time::timeout(MINUTE, young.stop()).await.unwrap().unwrap().is_clean());
+
+    let owner = builder(conf.clone(), Recorder::new(&notes).start()).start().unwrap();
+    eventually("the shard is read", async || owner.status().shards.len() == 1).await;
+    let idle = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    eventually("the other worker runs", async || idle.status().state == ConsumerState::Running).await;
+    assert!(tokio::time::timeout(MINUTE, idle.stop()).await.unwrap().unwrap().is_clean());
+    assert_eq!(idle.status().state, ConsumerState::Stopped);
+    assert!(owner.stop().await.unwrap().is_clean());
+    assert!(owner.stop().await.unwrap().is_clean(), "a second stop tells the same");
+}
+
+#[actix::test]
+async fn a_stream_that_does_not_exist_ends_the_consumer_with_its_name() {
+    let aws = local_aws(1).await;
+    let mut conf = quick_conf(&aws);
+    conf.stream_name = "no-such-stream".to_owned();
+    let notes = Notes::new();
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    let error = consumer.finished().await.unwrap_err();
+    assert!(error.to_string().contains("no-such-stream"), "{error}");
+}
