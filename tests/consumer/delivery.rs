@@ -14,7 +14,7 @@ async fn every_record_is_delivered_in_order_per_key_and_checkpointed() {
             put += 1;
         }
     }
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();

@@ -31,7 +31,7 @@ async fn checkpoint_reaches(aws: &LocalAws, table: &str, sequence: &str) {
 async fn a_failed_event_alone_comes_again_and_the_checkpoint_waits_for_it() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 20);
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let recorder = Recorder::answering(&notes, |message| {
@@ -56,7 +56,7 @@ async fn a_failed_event_alone_comes_again_and_the_checkpoint_waits_for_it() {
 async fn after_the_retries_the_shard_restarts_at_the_failed_event() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 20);
-    let notes = Notes::new();
+    let notes = new_notes();
     let is_healed = Arc::new(AtomicBool::new(false));
     let recorder = Recorder::answering(&notes, {
         let is_healed = Arc::clone(&is_healed);
@@ -85,7 +85,7 @@ async fn after_the_retries_the_shard_restarts_at_the_failed_event() {
 async fn skipped_by_policy_an_event_is_reported_and_passed() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 10);
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.worker.failure_policy = FailurePolicy::Skip;
     let table = conf.table_name();
@@ -116,7 +116,7 @@ async fn the_tolerance_is_a_share_of_the_batch_rounded_down() {
     for (size, unanswered, is_tolerated) in [(500, 1, true), (500, 2, false), (100, 1, false)] {
         let aws = local_aws(1).await;
         put_numbers(&aws, "key", size);
-        let notes = Notes::new();
+        let notes = new_notes();
         let mut conf = quick_conf(&aws);
         conf.worker.failure_policy = FailurePolicy::StopShard;
         conf.worker.failure_tolerance_percentage = 0.25;
@@ -142,7 +142,7 @@ async fn a_stopped_shard_is_released_at_the_contiguous_prefix_and_the_others_go_
     for index in 0..40 {
         aws.put(STREAM, &format!("key-{index}"), index.to_string()).unwrap();
     }
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.worker.failure_policy = FailurePolicy::StopShard;
     let table = conf.table_name();
@@ -177,7 +177,7 @@ async fn a_stopped_shard_is_released_at_the_contiguous_prefix_and_the_others_go_
 async fn the_consumer_stops_with_the_cause_if_the_policy_says_so() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 5);
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.worker.failure_policy = FailurePolicy::StopConsumer;
     let recorder = Recorder::answering(&notes, |_| EventProcessed::failed("never"));
@@ -193,7 +193,7 @@ async fn a_panic_on_one_record_costs_nothing_but_that_record() {
     for index in 0..60 {
         aws.put(STREAM, &format!("key-{index}"), index.to_string()).unwrap();
     }
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.worker.failure_policy = FailurePolicy::Skip;
     let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "31" {
@@ -220,7 +220,7 @@ async fn a_panic_on_one_record_costs_nothing_but_that_record() {
 async fn a_panic_of_the_one_processor_fails_the_consumer_and_releases_its_leases() {
     let aws = local_aws(2).await;
     put_numbers(&aws, "key", 5);
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let recorder = Recorder::answering(&notes, |_| panic!("a bug"));
@@ -243,7 +243,7 @@ async fn a_processor_that_blocks_its_thread_costs_no_lease_and_no_other_shard() 
     };
     let (blocked, free) = (key_of(0), key_of(1));
     aws.put(STREAM, &blocked, "block").unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let (unblock, blocks) = std::sync::mpsc::channel::<()>();
     let blocks = Arc::new(std::sync::Mutex::new(blocks));
     let recorder = Recorder::answering(&notes, move |message| {
@@ -257,7 +257,8 @@ async fn a_processor_that_blocks_its_thread_costs_no_lease_and_no_other_shard() 
         Recorder::start_in_arbiter(&Arbiter::new().handle(), move |_| recorder)
     });
     let recorder_of_notices = Recorder::new(&notes).start();
-    let conf = quick_conf(&aws);
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = Duration::from_secs(1);
     let table = conf.table_name();
     let failover = conf.lease.failover_time;
     let consumer = builder(conf, processors).notices(recorder_of_notices.recipient()).start().unwrap();
@@ -285,7 +286,7 @@ async fn a_processor_that_blocks_its_thread_costs_no_lease_and_no_other_shard() 
 async fn stop_returns_within_its_deadline_though_the_processor_never_answers() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 50);
-    let notes = Notes::new();
+    let notes = new_notes();
     let held = Arc::new(std::sync::Mutex::new(Vec::new()));
     let recorder = Recorder::answering(&notes, {
         let held = Arc::clone(&held);
@@ -301,7 +302,7 @@ async fn stop_returns_within_its_deadline_though_the_processor_never_answers() {
 
     let stop = consumer.stop_within(Duration::from_secs(2));
     let stopped = tokio::time::timeout(Duration::from_secs(5), stop).await.unwrap().unwrap();
-    assert!(stopped.unanswered > 0 && !stopped.is_clean());
+    assert!(stopped.unsettled > 0 && !stopped.is_clean());
     assert_eq!(stopped.not_stored, []);
     let rows = rows(&aws, &table).await;
     let row = rows.values().next().unwrap();
@@ -313,7 +314,7 @@ async fn stop_returns_within_its_deadline_though_the_processor_never_answers() {
 async fn events_not_answered_in_time_come_again_and_a_late_answer_counts_once() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 1);
-    let notes = Notes::new();
+    let notes = new_notes();
     let held = Arc::new(std::sync::Mutex::new(Vec::new()));
     let recorder = Recorder::answering(&notes, {
         let held = Arc::clone(&held);
@@ -378,7 +379,7 @@ impl actix::Handler<actix_kinesis::consumer::ConsumerShutdown> for Blocking {
 async fn a_pool_of_threads_processes_events_and_survives_a_panic_of_one() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 20);
-    let notes = Notes::new();
+    let notes = new_notes();
     let recorder = Recorder::new(&notes);
     let panics = Arc::new(AtomicUsize::new(0));
     let pool = SyncArbiter::start(3, move || Blocking(recorder.clone(), Arc::clone(&panics)));

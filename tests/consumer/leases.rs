@@ -57,7 +57,7 @@ async fn rows_are_as_the_kcl_writes_them() {
     let aws = local_aws(1).await;
     aws.put(STREAM, "key", "only").unwrap();
     let parent = shard_id(&aws, 0);
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
@@ -84,9 +84,9 @@ async fn rows_are_as_the_kcl_writes_them() {
 async fn a_live_lease_is_left_alone_and_a_released_one_is_taken_at_once() {
     let aws = local_aws(2).await;
     let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = Duration::from_secs(6);
-    let first_notes = Notes::new();
-    let second_notes = Notes::new();
+    conf.lease.failover_time = Duration::from_secs(2);
+    let first_notes = new_notes();
+    let second_notes = new_notes();
     let first = builder(conf.clone(), Recorder::new(&first_notes).start()).start().unwrap();
     eventually("the first worker has both shards", async || first.status().shards.len() == 2).await;
     let second = builder(conf.clone(), Recorder::new(&second_notes).start()).start().unwrap();
@@ -119,7 +119,7 @@ async fn the_lease_of_a_dead_worker_is_taken_after_the_failover_time_behind_its_
     let sequences: Vec<String> = (0..10)
         .map(|index| aws.put(STREAM, "key", index.to_string()).unwrap().sequence_number.to_string())
         .collect();
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     create_table(&aws, &table).await;
@@ -137,7 +137,7 @@ async fn the_lease_of_a_dead_worker_is_taken_after_the_failover_time_behind_its_
 async fn finished_leases_are_not_taken_and_hold_up_nothing() {
     let aws = local_aws(2).await;
     aws.put(STREAM, "key", "open").unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     create_table(&aws, &table).await;
@@ -157,7 +157,7 @@ async fn finished_leases_are_not_taken_and_hold_up_nothing() {
 #[actix::test]
 async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
     let aws = local_aws(2).await;
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let recorder = Recorder::new(&notes).start();
@@ -187,7 +187,7 @@ async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
 async fn started_at_latest_a_shard_starts_at_its_first_record_for_ever() {
     let aws = local_aws(1).await;
     aws.put(STREAM, "key", "before").unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.initial_position = InitialPosition::Latest;
     let table = conf.table_name();
@@ -205,7 +205,7 @@ async fn started_at_latest_a_shard_starts_at_its_first_record_for_ever() {
     consumer.stop().await.unwrap();
 
     aws.put(STREAM, "key", "second").unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
     let noted = notes.wait_for("both", |noted| noted.deliveries.len() >= 2).await;
     assert_eq!(noted.payloads(), ["first", "second"]);
@@ -219,7 +219,7 @@ async fn started_at_an_instant_nothing_older_comes() {
     let instant = SystemTime::now() + Duration::from_millis(5);
     eventually("the instant has passed", async || SystemTime::now() > instant + Duration::from_millis(5)).await;
     aws.put(STREAM, "key", "after").unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let mut conf = quick_conf(&aws);
     conf.initial_position = InitialPosition::AtTimestamp(instant);
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
@@ -233,7 +233,8 @@ async fn two_processes_with_one_worker_id_read_each_shard_once() {
     let aws = local_aws(2).await;
     let mut conf = quick_conf(&aws);
     conf.lease.worker_id = Some("same".to_owned());
-    let notes = [Notes::new(), Notes::new()];
+    conf.lease.failover_time = Duration::from_secs(1);
+    let notes = [new_notes(), new_notes()];
     let consumers = notes.each_ref().map(|notes| {
         builder(conf.clone(), Recorder::new(notes).start()).start().unwrap()
     });
@@ -263,7 +264,7 @@ async fn two_processes_with_one_worker_id_read_each_shard_once() {
 async fn a_consumer_stops_at_once_before_it_has_started_and_without_a_shard() {
     let aws = local_aws(1).await;
     let conf = quick_conf(&aws);
-    let notes = Notes::new();
+    let notes = new_notes();
     let young = builder(conf.clone(), Recorder::new(&notes).start()).start().unwrap();
     assert!(tokio::time::timeout(MINUTE, young.stop()).await.unwrap().unwrap().is_clean());
 
@@ -282,7 +283,7 @@ async fn a_stream_that_does_not_exist_ends_the_consumer_with_its_name() {
     let aws = local_aws(1).await;
     let mut conf = quick_conf(&aws);
     conf.stream_name = "no-such-stream".to_owned();
-    let notes = Notes::new();
+    let notes = new_notes();
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
     let error = consumer.finished().await.unwrap_err();
     assert!(error.to_string().contains("no-such-stream"), "{error}");

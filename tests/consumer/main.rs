@@ -3,5 +3,7 @@
 mod delivery;
 mod failure;
 mod leases;
+#[path = "../support/recorder.rs"]
+mod recorder;
 mod reshard;
 mod support;

@@ -30,7 +30,7 @@ fn open_shards(aws: &LocalAws) -> Vec<String> {
 #[actix::test]
 async fn a_split_and_a_merge_under_load_lose_nothing_and_keep_the_order_of_each_key() {
     let aws = local_aws(2).await;
-    let notes = Notes::new();
+    let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let recorder = Recorder::new(&notes).start();
@@ -86,7 +86,7 @@ async fn the_end_of_a_shard_is_stored_only_when_every_event_is_answered() {
     for index in 0..100 {
         aws.put(STREAM, "key", index.to_string()).unwrap();
     }
-    let notes = Notes::new();
+    let notes = new_notes();
     let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
@@ -133,7 +133,7 @@ async fn an_exhausted_shard_is_not_called_any_more() {
     let parent = open_shards(&aws).remove(0);
     aws.put(STREAM, "key", "last").unwrap();
     aws.split(STREAM, &parent).unwrap();
-    let notes = Notes::new();
+    let notes = new_notes();
     let recorder = Recorder::new(&notes).start();
     let conf = quick_conf(&aws);
     let table = conf.table_name();

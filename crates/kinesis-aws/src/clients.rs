@@ -232,7 +232,8 @@ fn needs_no_profile(settings: &AwsSettings, endpoints: &Endpoints) -> bool {
 
 #[expect(deprecated, reason = "the type's new name is in a crate that nothing else here needs")]
 fn without_profile_files(loader: ConfigLoader) -> ConfigLoader {
-    loader.profile_files(aws_config::profile::profile_file::ProfileFiles::builder().build())
+    use aws_config::profile::profile_file::{ProfileFileKind, ProfileFiles};
+    loader.profile_files(ProfileFiles::builder().with_contents(ProfileFileKind::Config, "").build())
 }
 
 /// The provider that goes before the default chain, if there is one.

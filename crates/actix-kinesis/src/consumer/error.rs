@@ -61,8 +61,8 @@ impl From<AwsError> for ConsumerError {
 /// How a consumer left its shards when it stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stopped {
-    /// Events that were delivered and not answered when the deadline came. They are delivered again.
-    pub unanswered: usize,
+    /// Events that were delivered and are neither processed nor skipped nor given up. They are delivered again.
+    pub unsettled: usize,
     /// Shards whose last checkpoint could not be stored.
     pub not_stored: Vec<ShardId>,
     /// Shards whose lease could not be released: another worker takes it after the failover time.
@@ -70,7 +70,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Whether everything that was delivered is answered, stored and let go of.
+    /// Whether everything that was delivered is settled and stored, and every lease released.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
     }

@@ -40,7 +40,7 @@ use actix::{Addr, Arbiter, Recipient};
 use aws_credential_types::provider::SharedCredentialsProvider;
 use kinesis_aws::{AwsSettings, Clients, DynamoLeaseStore, KinesisStream};
 use tokio::sync::watch;
-use tracing::info_span;
+use tracing::error_span;
 
 use crate::config::{AwsConf, ConsumerConf};
 use placement::Arbiters;
@@ -208,7 +208,8 @@ impl ConsumerBuilder {
         let home = home.filter(|_| self.placement == Placement::OwnArbiters);
         let conf = Arc::new(self.conf);
         let worker_id = conf.lease.worker_id.as_deref().map_or_else(unique_worker_id, WorkerId::new);
-        let span = info_span!("consumer", stream = conf.stream_name, worker = %worker_id);
+        // Of the highest level, so that whatever is logged says where it belongs.
+        let span = error_span!("consumer", stream = conf.stream_name, worker = %worker_id);
         let board = Arc::new(StatusBoard::new(conf.stream_name.clone(), conf.table_name(), worker_id));
         let (status_sender, status) = watch::channel(board.status());
         let (ending_sender, ending) = watch::channel(None);

@@ -187,8 +187,10 @@ impl Supervisor {
             Effect::ListShards => {
                 let list = async move { stream.list_shards().await };
                 self.call(ctx, list, |supervisor, shards, ctx| {
-                    supervisor.stream_failures = note(shards.as_ref().err(), supervisor.stream_failures);
                     supervisor.judge_first_list(&shards, ctx);
+                    if supervisor.stopping.is_none() {
+                        supervisor.stream_failures = note(shards.as_ref().err(), supervisor.stream_failures);
+                    }
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
                 });
             }
@@ -334,6 +336,12 @@ impl Actor for Supervisor {
         if self.parts.conf.worker.graceful_shutdown_hook {
             self.stop_at_signal(ctx);
         }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.parts.arbiters.stop();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which events of a shard are delivered, answered, to be delivered again or given up, and how far the checkpoint
 //! may go. A state machine that knows neither actors nor time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use kinesis_record::Position;
 
@@ -85,9 +85,10 @@ enum State {
 /// The events of one GetRecords reply: the batch to which the failure tolerance applies.
 #[derive(Debug)]
 struct Page {
-    size: usize,
+    /// How many of them may be given up.
+    tolerated: usize,
     unsettled: usize,
-    exhausted: Vec<EventId>,
+    exhausted: BTreeSet<EventId>,
 }
 
 #[derive(Debug)]
@@ -99,9 +100,12 @@ pub(crate) struct Tracker {
     first: u64,
     /// The next entry that has never been delivered.
     fresh: u64,
-    again: VecDeque<EventId>,
+    /// The entries that are due and have been delivered before.
+    again: BTreeSet<EventId>,
     pages: VecDeque<Page>,
     first_page: u64,
+    /// The pages that have exhausted events.
+    troubled: BTreeSet<u64>,
     in_flight: usize,
     payload_bytes: usize,
     done: Option<Position>,
@@ -115,9 +119,10 @@ impl Tracker {
             entries: VecDeque::new(),
             first: 0,
             fresh: 0,
-            again: VecDeque::new(),
+            again: BTreeSet::new(),
             pages: VecDeque::new(),
             first_page: 0,
+            troubled: BTreeSet::new(),
             in_flight: 0,
             payload_bytes: 0,
             done: None,
@@ -139,18 +144,17 @@ impl Tracker {
             };
             self.entries.push_back(Entry { position, page, attempts: 0, failures: 0, state });
         }
-        self.pages.push_back(Page { size, unsettled: size, exhausted: Vec::new() });
+        let tolerated = tolerated(self.tolerance_percentage, size);
+        self.pages.push_back(Page { tolerated, unsettled: size, exhausted: BTreeSet::new() });
         self.advance();
     }
 
-    /// The next event to deliver: one that is due again before one that never was.
+    /// The next event to deliver: the oldest one that is due again, then the oldest one that was never delivered.
     pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
-        while let Some(id) = self.again.pop_front() {
-            if let Some(delivery) = self.deliver(id) {
-                return Some(delivery);
-            }
+        if let Some(id) = self.again.pop_first() {
+            return self.deliver(id);
         }
-        while (self.fresh as usize).checked_sub(self.first as usize)? < self.entries.len() {
+        while self.fresh < self.first + self.entries.len() as u64 {
             let id = EventId(self.fresh);
             self.fresh += 1;
             if let Some(delivery) = self.deliver(id) {
@@ -160,11 +164,12 @@ impl Tracker {
         None
     }
 
-    /// Takes an answer to a delivery. [`EventProcessed::Later`] is none and must not come here.
+    /// Takes an answer to a delivery. [`EventProcessed::Later`] is none and changes nothing.
     pub(crate) fn answer(&mut self, id: EventId, attempt: u32, answer: EventProcessed) -> Verdict {
         match answer {
-            EventProcessed::Processed | EventProcessed::Skipped | EventProcessed::Later => self.settle(id),
+            EventProcessed::Processed | EventProcessed::Skipped => self.settle(id),
             EventProcessed::Failed { reason } => self.fail(id, attempt, FailureCause::Reported(reason)),
+            EventProcessed::Later => Verdict::Late,
         }
     }
 
@@ -177,39 +182,42 @@ impl Tracker {
         let State::InFlight(event) = &entry.state else { return Verdict::Late };
         let event = event.clone();
         entry.failures += 1;
-        self.in_flight -= 1;
-        let Some(entry) = self.entry(id) else { return Verdict::Late };
         if entry.failures <= retries {
             entry.state = State::Due(event);
-            self.again.push_back(id);
-            Verdict::Again
-        } else {
-            entry.state = State::Exhausted(event, cause);
-            let page = entry.page;
-            if let Some(page) = self.page(page) {
-                page.exhausted.push(id);
-            }
-            Verdict::Exhausted
+            self.again.insert(id);
+            self.in_flight -= 1;
+            return Verdict::Again;
         }
+        let number = entry.page;
+        entry.state = State::Exhausted(event, cause);
+        if let Some(page) = self.page(number) {
+            page.exhausted.insert(id);
+            self.troubled.insert(number);
+        }
+        self.in_flight -= 1;
+        Verdict::Exhausted
     }
 
     /// Everything under way is to be delivered again, oldest first, and nobody is to blame: its processor died.
     pub(crate) fn recall_all(&mut self) {
-        let mut recalled = Vec::new();
-        for (offset, entry) in self.entries.iter_mut().enumerate() {
+        for (id, entry) in (self.first..).zip(&mut self.entries) {
             if let State::InFlight(event) = &entry.state {
                 entry.state = State::Due(event.clone());
-                recalled.push(EventId(self.first + offset as u64));
+                self.again.insert(EventId(id));
             }
         }
         self.in_flight = 0;
-        self.again.extend(recalled);
-        self.again.make_contiguous().sort_unstable();
     }
 
     /// Whether an event waits to be delivered again.
     pub(crate) fn has_again(&self) -> bool {
         !self.again.is_empty()
+    }
+
+    /// Whether the event is neither settled nor given up.
+    pub(crate) fn is_open(&self, id: EventId) -> bool {
+        let entry = id.0.checked_sub(self.first).and_then(|offset| self.entries.get(offset as usize));
+        entry.is_some_and(|entry| !matches!(entry.state, State::Settled))
     }
 
     /// Whether the delivery is under way.
@@ -220,23 +228,20 @@ impl Tracker {
 
     /// Whether an event has been delivered as often as it may be and is not given up.
     pub(crate) fn has_exhausted(&self) -> bool {
-        self.pages.iter().any(|page| !page.exhausted.is_empty())
+        !self.troubled.is_empty()
     }
 
     /// The exhausted events of the first page that has more of them than the tolerance allows.
     pub(crate) fn exceeded(&self) -> Option<Vec<FailedEvent>> {
-        let page = self.pages.iter().find(|page| page.exhausted.len() > self.allowed(page))?;
+        let page = self.troubled_pages().find(|page| page.exhausted.len() > page.tolerated)?;
         Some(page.exhausted.iter().filter_map(|id| self.failed_event(*id)).collect())
     }
 
     /// Gives up the exhausted events of each page that has no other events left open, within the tolerance.
     pub(crate) fn give_up_tolerated(&mut self) -> Vec<FailedEvent> {
         let ids: Vec<EventId> = self
-            .pages
-            .iter()
-            .filter(|page| {
-                page.unsettled == page.exhausted.len() && page.exhausted.len() <= self.allowed(page)
-            })
+            .troubled_pages()
+            .filter(|page| page.unsettled == page.exhausted.len() && page.exhausted.len() <= page.tolerated)
             .flat_map(|page| page.exhausted.iter().copied())
             .collect();
         self.give_up(ids)
@@ -244,7 +249,7 @@ impl Tracker {
 
     /// Gives up all exhausted events.
     pub(crate) fn give_up_all(&mut self) -> Vec<FailedEvent> {
-        let ids = self.pages.iter().flat_map(|page| page.exhausted.iter().copied()).collect();
+        let ids = self.troubled_pages().flat_map(|page| page.exhausted.iter().copied()).collect();
         self.give_up(ids)
     }
 
@@ -256,6 +261,12 @@ impl Tracker {
     /// Whether everything added is settled.
     pub(crate) fn is_drained(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// How many events are delivered and neither settled nor given up.
+    pub(crate) fn unsettled(&self) -> usize {
+        let is_open = |entry: &&Entry| entry.attempts > 0 && !matches!(entry.state, State::Settled);
+        self.entries.iter().filter(is_open).count()
     }
 
     /// How many events are delivered and not answered.
@@ -281,24 +292,25 @@ impl Tracker {
 
     fn settle(&mut self, id: EventId) -> Verdict {
         let Some(entry) = self.entry(id).filter(|entry| entry.attempts > 0) else { return Verdict::Late };
-        let page = entry.page;
-        let payload = match std::mem::replace(&mut entry.state, State::Settled) {
+        let number = entry.page;
+        let state = std::mem::replace(&mut entry.state, State::Settled);
+        let payload = match &state {
             State::Settled => return Verdict::Late,
-            State::InFlight(event) => {
-                self.in_flight -= 1;
-                event.payload().len()
-            }
-            State::Exhausted(event, _) => {
-                if let Some(page) = self.page(page) {
-                    page.exhausted.retain(|exhausted| *exhausted != id);
-                }
-                event.payload().len()
-            }
-            State::Due(event) => event.payload().len(),
+            State::Due(event) | State::InFlight(event) | State::Exhausted(event, _) => event.payload().len(),
         };
         self.payload_bytes -= payload;
-        if let Some(page) = self.page(page) {
+        match state {
+            State::InFlight(_) => self.in_flight -= 1,
+            State::Due(_) => {
+                self.again.remove(&id);
+            }
+            State::Exhausted(..) | State::Settled => {}
+        }
+        if let Some(page) = self.page(number) {
             page.unsettled -= 1;
+            if page.exhausted.remove(&id) && page.exhausted.is_empty() {
+                self.troubled.remove(&number);
+            }
         }
         self.advance();
         Verdict::Settled
@@ -327,8 +339,8 @@ impl Tracker {
         }
     }
 
-    fn allowed(&self, page: &Page) -> usize {
-        (self.tolerance_percentage / 100.0 * page.size as f64).floor() as usize
+    fn troubled_pages(&self) -> impl Iterator<Item = &Page> {
+        self.troubled.iter().filter_map(|number| self.pages.get(number.checked_sub(self.first_page)? as usize))
     }
 
     fn failed_event(&self, id: EventId) -> Option<FailedEvent> {
@@ -345,3 +357,12 @@ impl Tracker {
         self.pages.get_mut(page.checked_sub(self.first_page)? as usize)
     }
 }
+
+/// How many of `size` events are within the tolerance, rounded down. The small addition makes good what the binary
+/// form of a percentage may lack.
+fn tolerated(percentage: f64, size: usize) -> usize {
+    (percentage * size as f64 / 100.0 + 1e-6).floor() as usize
+}
+
+#[cfg(test)]
+mod tests;

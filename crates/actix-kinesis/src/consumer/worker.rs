@@ -74,8 +74,8 @@ pub(crate) struct WorkerEnded {
 pub(crate) enum Outcome {
     /// `SHARD_END` is stored.
     ShardEnded,
-    /// It was told to drain. `unanswered` events were under way when the deadline came.
-    Drained { unanswered: usize },
+    /// It was told to drain. So many events were delivered and could not be settled.
+    Drained { unsettled: usize },
     /// Events could not be processed.
     Failed { processor: EventProcessor, events: Vec<FailedEvent>, cause: String },
     /// The processor that serves all shards has stopped.
@@ -121,11 +121,23 @@ pub(crate) struct ConsumerWorker {
     one_at_a_time: bool,
     /// Deliveries that the processor dropped.
     unanswered: Vec<(EventId, u32)>,
-    deadlines: VecDeque<(Instant, EventId, u32)>,
+    /// Deliveries in the order of their deadlines.
+    deadlines: VecDeque<Sent>,
+    /// Deliveries that were not answered in time. A late answer counts as long as the event is open.
+    overdue: Vec<Sent>,
     timer: Option<SpawnHandle>,
     room: watch::Sender<u64>,
     phase: Phase,
     children: Option<Vec<ChildShard>>,
+}
+
+/// A delivery, and the future that awaits its answer.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    deadline: Instant,
+    id: EventId,
+    attempt: u32,
+    answer: SpawnHandle,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +173,7 @@ impl ConsumerWorker {
             one_at_a_time: false,
             unanswered: Vec::new(),
             deadlines: VecDeque::new(),
+            overdue: Vec::new(),
             timer: None,
             room: watch::channel(0).0,
             phase: if equipment.start == Checkpoint::Latest { Phase::Unpinned } else { Phase::Delivering },
@@ -219,21 +232,24 @@ impl ConsumerWorker {
         self.equipment.gauges.delivered.add(1);
         let sent = Instant::now();
         let generation = self.generation;
-        self.deadlines.push_back((sent + self.equipment.conf.batch_timeout, id, attempt));
+        let among = self.tracker.in_flight();
         let message = ProcessEvent { event, attempt, id, link: Arc::clone(&self.link) };
-        ctx.spawn(wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
+        let answer = wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
             Ok(EventProcessed::Later) => {}
             Ok(answer) => {
                 worker.answered(id, attempt, answer);
                 worker.window.answered(
                     sent.elapsed(),
+                    among,
                     worker.tracker.in_flight(),
                     worker.equipment.share.events(),
                 );
                 worker.after_answers(ctx);
             }
             Err(_) => worker.unanswered(id, attempt, generation, ctx),
-        }));
+        });
+        let deadline = sent + self.equipment.conf.batch_timeout;
+        self.deadlines.push_back(Sent { deadline, id, attempt, answer: ctx.spawn(answer) });
     }
 
     fn answered(&mut self, id: EventId, attempt: u32, answer: EventProcessed) {
@@ -359,15 +375,15 @@ impl ConsumerWorker {
 
     fn arm_timer(&mut self, ctx: &mut Context<Self>) {
         let tracker = &self.tracker;
-        let is_open = |(_, id, attempt): &(Instant, EventId, u32)| tracker.is_in_flight(*id, *attempt);
-        while self.deadlines.pop_front_if(|deadline| !is_open(deadline)).is_some() {}
+        let is_open = |sent: &Sent| tracker.is_in_flight(sent.id, sent.attempt);
+        while self.deadlines.pop_front_if(|sent| !is_open(sent)).is_some() {}
         if self.deadlines.len() > 2 * tracker.in_flight() + 1024 {
             self.deadlines.retain(is_open);
         }
         if self.timer.is_none()
-            && let Some((deadline, ..)) = self.deadlines.front()
+            && let Some(sent) = self.deadlines.front()
         {
-            let pause = deadline.saturating_duration_since(Instant::now());
+            let pause = sent.deadline.saturating_duration_since(Instant::now());
             self.timer = Some(ctx.run_later(pause, |worker, ctx| {
                 worker.timer = None;
                 worker.time_out(ctx);
@@ -379,9 +395,10 @@ impl ConsumerWorker {
         let now = Instant::now();
         let timeout = self.equipment.conf.batch_timeout;
         let mut late = 0u64;
-        while let Some((_, id, attempt)) = self.deadlines.pop_front_if(|(deadline, ..)| *deadline <= now) {
-            if self.tracker.is_in_flight(id, attempt) {
-                self.tracker.fail(id, attempt, FailureCause::TimedOut(timeout));
+        while let Some(sent) = self.deadlines.pop_front_if(|sent| sent.deadline <= now) {
+            if self.tracker.is_in_flight(sent.id, sent.attempt) {
+                self.tracker.fail(sent.id, sent.attempt, FailureCause::TimedOut(timeout));
+                self.overdue.push(sent);
                 late += 1;
             }
         }
@@ -393,6 +410,17 @@ impl ConsumerWorker {
         self.after_answers(ctx);
         if self.phase == Phase::Delivering {
             self.arm_timer(ctx);
+        }
+        self.forget_overdue(ctx);
+    }
+
+    /// Stops waiting for answers that nobody needs any more, so that handlers that never end cost no memory here.
+    fn forget_overdue(&mut self, ctx: &mut Context<Self>) {
+        let (open, closed): (Vec<_>, Vec<_>) =
+            self.overdue.drain(..).partition(|sent| self.tracker.is_open(sent.id));
+        self.overdue = open;
+        for sent in closed {
+            ctx.cancel_future(sent.answer);
         }
     }
 
@@ -415,9 +443,7 @@ impl ConsumerWorker {
 
     fn finish_if_done(&mut self, ctx: &mut Context<Self>) {
         match &self.phase {
-            Phase::Draining(_) if self.tracker.in_flight() == 0 => {
-                self.end(Outcome::Drained { unanswered: 0 }, ctx);
-            }
+            Phase::Draining(_) if self.tracker.in_flight() == 0 => self.end_drained(ctx),
             Phase::Delivering | Phase::Unpinned if self.tracker.is_drained() => {
                 let Some(children) = self.children.take() else { return };
                 self.phase = Phase::Ending;
@@ -430,6 +456,11 @@ impl ConsumerWorker {
             }
             _ => {}
         }
+    }
+
+    fn end_drained(&mut self, ctx: &mut Context<Self>) {
+        let unsettled = self.tracker.unsettled();
+        self.end(Outcome::Drained { unsettled }, ctx);
     }
 
     fn end(&mut self, outcome: Outcome, ctx: &mut Context<Self>) {
@@ -540,8 +571,7 @@ impl Handler<StopWorker> for ConsumerWorker {
             }
             StopWorker::Drain { deadline, reason } => {
                 ctx.run_later(deadline.saturating_duration_since(Instant::now()), |worker, ctx| {
-                    let unanswered = worker.tracker.in_flight();
-                    worker.end(Outcome::Drained { unanswered }, ctx);
+                    worker.end_drained(ctx);
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);

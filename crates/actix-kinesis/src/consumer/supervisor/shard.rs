@@ -9,7 +9,7 @@ use kinesis_lease::coordinator::{Acquisition, Loss};
 use kinesis_record::{Checkpoint, HashRange, Position, ShardId};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info, info_span, warn};
+use tracing::{error, error_span, info, warn};
 
 use super::{Supervisor, World};
 use crate::config::{FailurePolicy, InitialPosition};
@@ -135,7 +135,7 @@ impl Supervisor {
             checkpoint: slot.checkpoint.clone(),
             newest: Arc::clone(&slot.newest),
             stored: slot.stored.clone(),
-            span: info_span!(parent: &self.parts.span, "shard", %shard),
+            span: error_span!(parent: &self.parts.span, "shard", %shard),
         };
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
@@ -279,9 +279,9 @@ impl Handler<WorkerEnded> for Supervisor {
         slot.worker = None;
         match outcome {
             Outcome::ShardEnded => self.forget_shard(&shard),
-            Outcome::Drained { unanswered } => {
+            Outcome::Drained { unsettled } => {
                 if let Some(stopping) = &mut self.stopping {
-                    stopping.report.unanswered += unanswered;
+                    stopping.report.unsettled += unsettled;
                 }
                 self.part_with(&shard, acquisition, ctx);
             }

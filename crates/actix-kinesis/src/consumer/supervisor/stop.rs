@@ -144,7 +144,6 @@ impl Supervisor {
         info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped");
         self.parts.ending.send_replace(Some(error.map_or(Ok(report), Err)));
         ctx.stop();
-        self.parts.arbiters.stop();
     }
 
     /// Stops at SIGTERM or ctrl-c.

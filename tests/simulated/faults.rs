@@ -1,0 +1,140 @@
+//! What the network does to a consumer.
+
+use std::time::Duration;
+
+use actix::Actor;
+use actix_kinesis::consumer::{ConsumerNotice, KinesisConsumer, Placement};
+
+use super::world::{Fault, Place};
+use super::{HOUR, MINUTE, conf, new_notes, pass, start};
+use crate::recorder::{Noted, Recorder};
+
+#[actix::test]
+async fn a_third_of_all_calls_lost_or_refused_costs_no_record() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, network) = place.connect();
+    let mut random = fastrand::Rng::with_seed(7);
+    network.fail(move |_| match random.u32(..10) {
+        0 => Fault::ReplyLost,
+        1 => Fault::RequestLost,
+        2 => Fault::Throttled,
+        _ => Fault::None,
+    });
+    let notes = new_notes();
+    let recorder = Recorder::new(&notes).start();
+    let consumer = KinesisConsumer::builder(conf(), recorder.clone())
+        .notices(recorder.recipient())
+        .world(world)
+        .placement(Placement::CurrentThread)
+        .seed(1)
+        .start()
+        .unwrap();
+    let mut put = 0;
+    for _ in 0..120 {
+        for key in 0..4 {
+            place.put(&format!("key-{key}"), put.to_string());
+            put += 1;
+        }
+        pass(Duration::from_secs(30)).await;
+    }
+    let distinct = |noted: &Noted| noted.first_by_key().values().map(Vec::len).sum::<usize>();
+    let noted = notes.wait_for("all records", |noted| distinct(noted) >= put).await;
+    network.heal();
+    let stopped = consumer.stop().await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    let is_loss = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::LeaseLost { .. });
+    if !noted.notices.iter().any(is_loss) {
+        assert_eq!(noted.deliveries.len(), put, "without a lost lease nothing comes twice");
+    }
+    for (key, payloads) in noted.first_by_key() {
+        assert!(payloads.is_sorted_by_key(|payload| payload.parse::<u32>().unwrap()), "key {key}");
+    }
+    for row in place.rows().values() {
+        assert_eq!(row.owner, None);
+    }
+}
+
+#[actix::test]
+async fn a_table_that_is_away_for_minutes_stops_deliveries_and_nothing_is_lost() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    place.put("key", "before");
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    pass(MINUTE).await;
+
+    network.fail(|call| match call {
+        "GetRecords" | "GetShardIterator" | "ListShards" => Fault::None,
+        _ => Fault::RequestLost,
+    });
+    pass(conf().lease.failover_time).await;
+    assert_eq!(consumer.status().shards, [], "without renewals no lease is ours");
+    place.put("key", "meanwhile");
+    pass(5 * MINUTE).await;
+    assert_eq!(notes.now().deliveries.len(), 1);
+
+    network.heal();
+    let noted = notes.wait_for("the record", |noted| noted.deliveries.len() == 2).await;
+    assert_eq!(noted.payloads(), ["before", "meanwhile"]);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_stream_that_cannot_be_read_for_an_hour_is_read_on_without_a_gap() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    for index in 0..5 {
+        place.put("key", index.to_string());
+    }
+    notes.wait_for("the records", |noted| noted.deliveries.len() == 5).await;
+    network.fail(|call| if call == "GetRecords" { Fault::Throttled } else { Fault::None });
+    for index in 5..10 {
+        place.put("key", index.to_string());
+    }
+    let before = network.calls("GetRecords");
+    pass(HOUR).await;
+    let tried = network.calls("GetRecords") - before;
+    assert!(tried < 800, "{tried} calls an hour are a storm");
+    network.heal();
+    let noted = notes.wait_for("the rest", |noted| noted.deliveries.len() == 10).await;
+    assert_eq!(noted.payloads(), ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_row_deleted_by_hand_is_made_again_and_nothing_is_skipped() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    place.put("key", "before");
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    pass(MINUTE).await;
+    place.rows().clear();
+    place.put("key", "after");
+    notes.wait_for("the record", |noted| noted.payloads().contains(&"after")).await;
+    pass(2 * MINUTE).await;
+    assert_eq!(consumer.status().shards.len(), 1);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_consumer_can_be_started_and_stopped_hundreds_of_times() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let notes = new_notes();
+    for round in 0..200 {
+        let (world, _) = place.connect();
+        let consumer = start(conf(), world, Recorder::new(&notes).start());
+        place.put("key", round.to_string());
+        notes.wait_for("the record", |noted| noted.deliveries.len() == round + 1).await;
+        assert!(consumer.stop().await.unwrap().is_clean(), "round {round}");
+    }
+}

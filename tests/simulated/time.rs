@@ -1,0 +1,162 @@
+//! What takes long.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::Actor;
+use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed};
+
+use super::world::Place;
+use super::{HOUR, MINUTE, conf, new_notes, pass, start};
+use crate::recorder::Recorder;
+
+#[actix::test]
+async fn an_idle_hour_costs_no_lease_and_no_storm_of_calls() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::new(&notes).start();
+    let consumer = start(conf(), world, recorder);
+    pass(HOUR).await;
+
+    assert_eq!(consumer.status().shards.len(), 2);
+    assert_eq!(network.calls("GetShardIterator"), 2);
+    // Two shards, each polled once per idle-time of a second.
+    assert!((6_000..=7_300).contains(&network.calls("GetRecords")), "{}", network.calls("GetRecords"));
+    // Two leases, each renewed every third of the failover time of ten seconds.
+    assert!((1_900..=2_200).contains(&network.calls("write")), "{}", network.calls("write"));
+    // One scan every half of it, give or take a tenth, and a list of shards a minute.
+    assert!((600..=850).contains(&network.calls("scan")), "{}", network.calls("scan"));
+    assert!((50..=80).contains(&network.calls("ListShards")), "{}", network.calls("ListShards"));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_live_lease_is_left_alone_for_an_hour_and_a_dead_one_taken_within_twice_the_failover_time() {
+    tokio::time::pause();
+    let place = Place::new(4);
+    let (world, network) = place.connect();
+    let first_notes = new_notes();
+    let first = start(conf(), world, Recorder::new(&first_notes).start());
+    pass(MINUTE).await;
+    let (world, _) = place.connect();
+    let second_notes = new_notes();
+    let second = start(conf(), world, Recorder::new(&second_notes).start());
+    pass(HOUR).await;
+    assert_eq!((first.status().shards.len(), second.status().shards.len()), (4, 0));
+
+    network.fail(|_| super::world::Fault::RequestLost);
+    pass(conf().lease.failover_time * 2).await;
+    assert_eq!((first.status().shards.len(), second.status().shards.len()), (0, 4));
+    place.put("key", "after");
+    let noted = second_notes.wait_for("the record", |noted| !noted.deliveries.is_empty()).await;
+    assert_eq!(noted.payloads(), ["after"]);
+    assert_eq!(first_notes.now().deliveries, []);
+    network.heal();
+    assert!(first.stop().await.unwrap().is_clean());
+    assert!(second.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_processor_that_answers_nothing_for_seven_minutes_costs_no_lease_and_no_repetition() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..50 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| {
+            held.lock().unwrap().push(message.answer_later());
+            EventProcessed::Later
+        }
+    });
+    let mut conf = conf();
+    conf.worker.batch_timeout = 10 * MINUTE;
+    let consumer = start(conf, world, recorder.start());
+    pass(7 * MINUTE).await;
+    let mut answered = 0;
+    while answered < 50 {
+        notes.wait_for("the next event", |noted| noted.deliveries.len() > answered).await;
+        for handle in std::mem::take(&mut *held.lock().unwrap()) {
+            handle.answer(EventProcessed::Processed);
+            answered += 1;
+        }
+    }
+    pass(Duration::from_secs(10)).await;
+    place.put("key", "after");
+    let noted = notes.wait_for("the record after", |noted| noted.payloads().contains(&"after")).await;
+    for handle in std::mem::take(&mut *held.lock().unwrap()) {
+        handle.answer(EventProcessed::Processed);
+    }
+    assert_eq!(noted.deliveries.len(), 51);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn an_event_without_an_answer_comes_as_often_as_the_retries_say_and_then_the_shard_restarts() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "only");
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| {
+            held.lock().unwrap().push(message.answer_later());
+            EventProcessed::Later
+        }
+    });
+    let recorder = recorder.start();
+    let mut conf = conf();
+    conf.worker.failed_message_retries = 2;
+    let timeout = conf.worker.batch_timeout;
+    let begin = tokio::time::Instant::now();
+    let consumer = start(conf, world, recorder);
+    let noted = notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    let took = begin.elapsed();
+    assert!(took >= timeout * 3 && took < timeout * 3 + Duration::from_secs(1), "{took:?}");
+    assert_eq!(noted.failures[0].events[0].attempts, 3);
+    let noted = notes.wait_for("the next worker", |noted| noted.deliveries.len() == 4).await;
+    assert_eq!(noted.deliveries[3].attempt, 1);
+    consumer.stop().await.unwrap();
+}
+
+#[actix::test]
+async fn children_are_read_when_their_parents_are_through_hours_of_resharding() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::new(&notes).start();
+    let consumer = start(conf(), world, recorder);
+    let mut put = 0;
+    for round in 0..24 {
+        for key in 0..8 {
+            place.put(&format!("key-{key}"), round.to_string());
+            put += 1;
+        }
+        let mut open: Vec<_> = place.shards().into_iter().filter(|shard| shard.is_open()).collect();
+        open.sort_by_key(|shard| shard.hash_range.start);
+        match open.len() {
+            0..=3 => place.split(&open[round % open.len()]),
+            _ => place.merge(&open[1], &open[2]),
+        }
+        pass(5 * MINUTE).await;
+        let open = place.shards().iter().filter(|shard| shard.is_open()).count();
+        assert_eq!(consumer.status().shards.len(), open, "round {round}");
+    }
+    let noted = notes.wait_for("all records", |noted| noted.deliveries.len() >= put).await;
+    assert_eq!(noted.deliveries.len(), put);
+    let wanted: Vec<String> = (0..24).map(|round| round.to_string()).collect();
+    for (key, payloads) in noted.first_by_key() {
+        assert_eq!(payloads, wanted, "key {key}");
+    }
+    assert!(!noted.notices.iter().any(|notice| matches!(notice, ConsumerNotice::LeaseLost { .. })));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
