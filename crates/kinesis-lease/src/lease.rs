@@ -147,7 +147,7 @@ pub enum LeaseChange {
         /// The shards that came from this one.
         children: Vec<ShardId>,
     },
-    /// Removes `leaseOwner` and `acquisitionToken`, keeps the checkpoint.
+    /// Removes `leaseOwner`, `checkpointOwner` and `acquisitionToken`, keeps the checkpoint.
     Release,
     /// Ends a hand-over that a KCL 3.x leader began: removes `checkpointOwner` and `acquisitionToken`, so that
     /// `leaseOwner` may start.
@@ -176,6 +176,7 @@ impl LeaseChange {
             }
             Self::Release => {
                 lease.owner = None;
+                lease.checkpoint_owner = None;
                 lease.token = None;
             }
             Self::HandOver => {
@@ -186,7 +187,8 @@ impl LeaseChange {
     }
 }
 
-/// A write to a row that holds only while `leaseCounter` is as expected (rules R1, R2 and R6).
+/// A write to a row that holds only while `leaseCounter` is as expected. It names the attributes that it changes, so that
+/// those that others keep in the row survive, and never creates a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseWrite {
     /// The row.

@@ -17,6 +17,8 @@ pub mod lease;
 pub mod lineage;
 pub mod store;
 pub mod stream;
+#[cfg(test)]
+mod testing;
 
 pub use coordinator::Coordinator;
 pub use lease::{Lease, LeaseChange, LeaseWrite, NewLease, WorkerId};

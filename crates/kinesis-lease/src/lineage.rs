@@ -40,12 +40,15 @@ impl ShardList {
 ///   `LATEST`. What came after them comes as their descendants.
 /// - A descendant of a leased shard is read from its oldest record (from the instant, if `initial` is
 ///   `AT_TIMESTAMP`), whatever `initial` says: its records came after what was asked for.
-/// - An ancestor of a leased shard was finished and cleaned up, or never wanted. It is created only if a child that
-///   has not begun still waits for it.
+/// - An ancestor of a leased shard was finished and cleaned up, or never wanted. It is created, to be read whole, only
+///   if a descendant that has not begun still waits for it.
 /// - A shard without a known relative is read from `initial` if it belongs to the first start (it never had a
 ///   parent, or no worker has got beyond `LATEST` yet), else from its oldest record.
 pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
     let relatives = Relatives::new(rows, list);
+    let descendants = relatives.descendants();
+    let ancestors = relatives.ancestors();
+    let awaited = relatives.awaited(&descendants);
     let first_start = rows.values().all(|lease| lease.checkpoint == Checkpoint::Latest);
     let from_initial =
         |shard: &Shard| (*initial != Checkpoint::Latest || shard.is_open()).then(|| initial.clone());
@@ -56,10 +59,10 @@ pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Ve
         .filter_map(|shard| {
             let checkpoint = if rows.is_empty() {
                 from_initial(shard)
-            } else if relatives.has_leased_ancestor(&shard.id) {
+            } else if descendants.contains(&shard.id) || awaited.contains(&shard.id) {
                 Some(of_descendant(initial))
-            } else if relatives.has_leased_descendant(&shard.id) {
-                relatives.is_awaited(&shard.id).then(|| of_descendant(initial))
+            } else if ancestors.contains(&shard.id) {
+                None
             } else if shard.parents.is_empty() || (*initial == Checkpoint::Latest && first_start) {
                 from_initial(shard)
             } else {
@@ -95,6 +98,16 @@ pub fn may_start(lease: &Lease, rows: &Rows, list: &ShardList) -> bool {
     })
 }
 
+/// Whether a row may be created for `child` when its parent `ending` ends: each parent has a row, or is provably gone.
+///
+/// A KCL worker takes a parent without a row for a finished one, and would start the child at once. The parent that is
+/// missing comes with the next list of shards; `child` cannot have left that before `ending` did.
+pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardList) -> bool {
+    let is_up_to_date = list.get(&child.shard).is_some() || list.get(ending).is_none();
+    let mut parents = child.parents.iter().filter(|parent| !rows.contains_key(*parent));
+    parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
+}
+
 fn has_begun(lease: &Lease) -> bool {
     !matches!(lease.checkpoint, Checkpoint::TrimHorizon | Checkpoint::AtTimestamp)
 }
@@ -120,30 +133,37 @@ impl<'a> Relatives<'a> {
         Self { rows, parents, children }
     }
 
-    fn has_leased_ancestor(&self, shard: &ShardId) -> bool {
-        self.reaches_a_lease(shard, &self.parents)
+    /// The shards without a lease that come from one with a lease.
+    fn descendants(&self) -> HashSet<&'a ShardId> {
+        self.reach(self.rows.keys(), &self.children)
     }
 
-    fn has_leased_descendant(&self, shard: &ShardId) -> bool {
-        self.reaches_a_lease(shard, &self.children)
+    /// The shards without a lease from which one with a lease comes.
+    fn ancestors(&self) -> HashSet<&'a ShardId> {
+        self.reach(self.rows.keys(), &self.parents)
     }
 
-    fn is_awaited(&self, shard: &ShardId) -> bool {
-        let children = self.children.get(shard).into_iter().flatten();
-        children.filter_map(|child| self.rows.get(*child)).any(|lease| !has_begun(lease))
+    /// The shards without a lease that shards wait for which have not begun: leased ones or `descendants`.
+    fn awaited(&self, descendants: &HashSet<&'a ShardId>) -> HashSet<&'a ShardId> {
+        let waiting = self.rows.values().filter(|lease| !has_begun(lease)).map(|lease| &lease.shard);
+        self.reach(waiting.chain(descendants.iter().copied()), &self.parents)
     }
 
-    fn reaches_a_lease(&self, from: &ShardId, edges: &HashMap<&'a ShardId, Vec<&'a ShardId>>) -> bool {
-        let mut seen = HashSet::new();
-        let mut next: Vec<&ShardId> = edges.get(from).into_iter().flatten().copied().collect();
+    /// The shards without a lease that `edges` lead to, with no lease in between.
+    fn reach(
+        &self,
+        from: impl Iterator<Item = &'a ShardId>,
+        edges: &HashMap<&'a ShardId, Vec<&'a ShardId>>,
+    ) -> HashSet<&'a ShardId> {
+        let mut reached = HashSet::new();
+        let mut next: Vec<&ShardId> = from.collect();
         while let Some(shard) = next.pop() {
-            if self.rows.contains_key(shard) {
-                return true;
-            }
-            if seen.insert(shard) {
-                next.extend(edges.get(shard).into_iter().flatten().copied());
-            }
+            let beyond = edges.get(shard).into_iter().flatten().copied();
+            next.extend(beyond.filter(|shard| !self.rows.contains_key(*shard) && reached.insert(*shard)));
         }
-        false
+        reached
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
     /// until it is active.
     fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Reads all rows. Rows that are no leases are left out (rule R4), counted and logged.
+    /// Reads all rows. Rows that are no leases, which newer KCLs keep in the same table, are left out, counted and logged.
     fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>>;
 
     /// Reads one row as it is now (consistently).

@@ -15,29 +15,31 @@ pub(super) struct Wanted {
     pub(super) request: Option<RequestId>,
 }
 
-/// What is under way.
-#[derive(Debug)]
-pub(super) enum Phase {
+/// How far the lease is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is being taken.
+    Taking,
+    /// It is ours.
+    Held,
+    /// It is ours, yet nobody was told: it came when it was not wanted any more, and is given back.
+    Unwanted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
     Idle,
-    /// Asked for at `started`.
-    Writing {
-        wanted: Wanted,
-        started: Duration,
-    },
+    Writing,
     /// The row is read, to learn how a write ended, or whether a row that a scan did not show is still there.
-    LookingUp {
-        wanted: Option<Wanted>,
-        started: Duration,
-    },
+    LookingUp,
     /// The row could not be read either.
     InDoubt {
-        wanted: Option<Wanted>,
-        started: Duration,
         retry_at: Duration,
     },
 }
 
 /// What the row says of the write under way.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// It was applied.
     Applied,
@@ -51,20 +53,26 @@ pub(super) enum Judgement {
 pub(super) struct Grip {
     pub(super) acquisition: Acquisition,
     token: String,
-    /// The row's counter after the last write that was applied.
+    /// The row's counter as this process knows it: after the last write that was applied.
     pub(super) counter: i64,
-    /// Whether the lease is ours yet; before, it is being taken.
-    pub(super) is_acquired: bool,
+    pub(super) stage: Stage,
     /// Whether a KCL 3.x leader has promised the lease to another worker.
     pub(super) is_promised: bool,
     /// When the last write that was applied was asked for: nobody can have seen its counter before.
     valid_from: Duration,
-    pub(super) phase: Phase,
+    phase: Phase,
+    /// The write under way and when it was asked for.
+    under_way: Option<(Wanted, Duration)>,
+    /// When the first write at the present counter was asked for whose reply was lost. It may be applied late, even
+    /// after a look-up that did not show it, and what the row shows then may be as old as that.
+    undecided_since: Option<Duration>,
     /// Nothing is written before, since the table refused the last write.
     pub(super) resume_at: Option<Duration>,
     pub(super) wanted: VecDeque<Wanted>,
     /// Rows that must exist before the shard may end.
     pub(super) children: Vec<NewLease>,
+    /// They are not asked for before, since the creation of one has failed.
+    pub(super) create_at: Option<Duration>,
 }
 
 impl Grip {
@@ -73,23 +81,43 @@ impl Grip {
             acquisition,
             token,
             counter,
-            is_acquired: false,
+            stage: Stage::Taking,
             is_promised: false,
             valid_from: Duration::ZERO,
             phase: Phase::Idle,
+            under_way: None,
+            undecided_since: None,
             resume_at: None,
             wanted: VecDeque::new(),
             children: Vec::new(),
+            create_at: None,
         }
     }
 
+    pub(super) fn is_taken(&self) -> bool {
+        self.stage != Stage::Taking
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.stage == Stage::Held
+    }
+
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle)
+        self.phase == Phase::Idle
+    }
+
+    /// Whether a write may be started.
+    pub(super) fn is_ready(&self, now: Duration) -> bool {
+        self.is_idle() && self.resume_at.is_none_or(|resume_at| resume_at <= now)
     }
 
     /// Whether the row shows this very acquisition.
     pub(super) fn owns(&self, row: &Lease, worker: &WorkerId) -> bool {
         row.reader() == Some(worker) && row.token.as_ref() == Some(&self.token)
+    }
+
+    pub(super) fn awaits(&self, child: &ShardId) -> bool {
+        self.children.iter().any(|awaited| awaited.shard == *child)
     }
 
     /// A lease is left a tenth of the failover time before another worker may take it, so that what was decided
@@ -99,54 +127,67 @@ impl Grip {
     }
 
     pub(super) fn is_expired(&self, now: Duration, failover: Duration) -> bool {
-        self.is_acquired && self.valid_until(failover) <= now
+        self.is_taken() && self.valid_until(failover) <= now
     }
 
-    pub(super) fn renewal_due(&self, failover: Duration) -> Duration {
+    pub(super) fn is_renewal_due(&self, now: Duration, failover: Duration) -> bool {
+        self.is_held() && self.renewal_due(failover) <= now
+    }
+
+    fn renewal_due(&self, failover: Duration) -> Duration {
         self.valid_from + failover / 3
+    }
+
+    pub(super) fn is_look_up_due(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::InDoubt { retry_at } if retry_at <= now)
     }
 
     pub(super) fn next_wakeup(&self, failover: Duration) -> Option<Duration> {
         let next = match self.phase {
-            Phase::Idle => Some(self.renewal_due(failover).max(self.resume_at.unwrap_or_default())),
-            Phase::InDoubt { retry_at, .. } => Some(retry_at),
-            Phase::Writing { .. } | Phase::LookingUp { .. } => None,
+            Phase::Idle => {
+                let renewal = self.is_held().then(|| self.renewal_due(failover));
+                let resumption = self.resume_at.filter(|_| !self.wanted.is_empty());
+                let creation = self.create_at.filter(|_| !self.children.is_empty());
+                let next = renewal.into_iter().chain(resumption).chain(creation).min();
+                next.max(self.resume_at.filter(|_| next.is_some()))
+            }
+            Phase::InDoubt { retry_at } => Some(retry_at),
+            Phase::Writing | Phase::LookingUp => None,
         };
-        let expiry = self.is_acquired.then(|| self.valid_until(failover));
+        let expiry = self.is_taken().then(|| self.valid_until(failover));
         next.into_iter().chain(expiry).min()
+    }
+
+    pub(super) fn begin(&mut self, now: Duration, wanted: Wanted) {
+        self.phase = Phase::Writing;
+        self.under_way = Some((wanted, now));
+    }
+
+    /// Nobody knows whether the write under way was, or will be, applied.
+    pub(super) fn reply_lost(&mut self) {
+        let started = self.under_way.as_ref().map(|(_, started)| *started);
+        self.undecided_since = self.undecided_since.or(started);
     }
 
     /// Begins to read the row. The write under way, if there is one, stays undecided until then.
     pub(super) fn look_up(&mut self, shard: &ShardId) -> Effect {
-        self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Idle => Phase::LookingUp { wanted: None, started: self.valid_from },
-            Phase::Writing { wanted, started } => Phase::LookingUp { wanted: Some(wanted), started },
-            Phase::LookingUp { wanted, started } | Phase::InDoubt { wanted, started, .. } => {
-                Phase::LookingUp { wanted, started }
-            }
-        };
+        self.phase = Phase::LookingUp;
         Effect::LookUp(self.acquisition, shard.clone())
     }
 
     pub(super) fn look_up_failed(&mut self, retry_at: Duration) {
-        if let Phase::LookingUp { wanted, started } = std::mem::replace(&mut self.phase, Phase::Idle) {
-            self.phase = Phase::InDoubt { wanted, started, retry_at };
-        }
+        self.phase = Phase::InDoubt { retry_at };
     }
 
     pub(super) fn judge(&self, row: &Lease, worker: &WorkerId) -> Judgement {
-        let wanted = match &self.phase {
-            Phase::Writing { wanted, .. } => Some(wanted),
-            Phase::LookingUp { wanted, .. } | Phase::InDoubt { wanted, .. } => wanted.as_ref(),
-            Phase::Idle => None,
-        };
         let is_ours = self.owns(row, worker);
+        let has_moved = row.counter > self.counter;
         let is_next = row.counter == self.counter + 1;
-        let is_applied = match wanted.map(|wanted| &wanted.change) {
+        let is_applied = match self.under_way.as_ref().map(|(wanted, _)| &wanted.change) {
             Some(LeaseChange::Take { .. }) => is_ours,
-            Some(LeaseChange::Renew) => is_ours && row.counter > self.counter,
+            Some(LeaseChange::Renew) => is_ours && has_moved,
             Some(LeaseChange::Checkpoint(checkpoint)) => {
-                is_ours && row.counter > self.counter && row.checkpoint == *checkpoint
+                is_ours && has_moved && row.checkpoint == *checkpoint
             }
             Some(LeaseChange::End { .. }) => row.is_finished(),
             Some(LeaseChange::Release) => row.owner.is_none() && is_next,
@@ -162,54 +203,51 @@ impl Grip {
         }
     }
 
-    /// The write under way was applied: the counter is one further. Returns what it was.
-    pub(super) fn applied(&mut self) -> Option<Wanted> {
-        let (wanted, started) = match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Writing { wanted, started } => (wanted, started),
-            Phase::LookingUp { wanted, started } | Phase::InDoubt { wanted, started, .. } => {
-                (wanted?, started)
-            }
-            Phase::Idle => return None,
+    /// The write under way was applied. `found` is the row that shows it; without one, the table said so. Returns
+    /// what was written.
+    pub(super) fn applied(&mut self, found: Option<&Lease>) -> Option<Wanted> {
+        let (wanted, started) = self.under_way.take()?;
+        self.phase = Phase::Idle;
+        let undecided_since = self.undecided_since.take();
+        (self.counter, self.valid_from) = match found {
+            None => (self.counter + 1, started),
+            Some(row) => (row.counter, undecided_since.unwrap_or_default().max(self.valid_from)),
         };
-        self.counter += 1;
-        self.valid_from = started;
-        self.is_acquired |= matches!(wanted.change, LeaseChange::Take { .. });
         Some(wanted)
     }
 
-    /// The write under way was not applied although the lease is ours: it is tried again, against the counter that
-    /// the row has.
+    /// The lease is ours, and the write under way, if there is one, was not applied: it is tried again, against the
+    /// counter that the row has.
     pub(super) fn retry(&mut self, counter: i64, resume_at: Duration) {
-        self.counter = counter;
-        self.resume_at = Some(resume_at);
-        let wanted = self.end_phase();
-        self.wanted.extend(wanted.into_iter().filter(|wanted| wanted.request.is_some()));
-        self.wanted.rotate_right(usize::from(self.wanted.len() > 1));
-    }
-
-    /// The write under way was refused by the table itself. Returns who must be told.
-    pub(super) fn not_written(&mut self, resume_at: Duration) -> Option<RequestId> {
-        self.resume_at = Some(resume_at);
-        self.end_phase()?.request
-    }
-
-    pub(super) fn creation_failed(&mut self, child: &ShardId, resume_at: Duration) {
-        if self.children.iter().any(|awaited| awaited.shard == *child) {
-            self.resume_at = Some(resume_at);
+        self.phase = Phase::Idle;
+        if self.counter != counter {
+            self.counter = counter;
+            self.undecided_since = None;
         }
+        if let Some((wanted, _)) = self.under_way.take() {
+            self.resume_at = Some(resume_at);
+            if !matches!(wanted.change, LeaseChange::Renew) {
+                self.wanted.push_front(wanted);
+            }
+        }
+    }
+
+    /// The write under way was refused by the table itself. Returns who is to be told: nobody while an earlier try
+    /// may still be applied, in which case it is tried again.
+    pub(super) fn not_written(&mut self, resume_at: Duration) -> Option<RequestId> {
+        let request = self.under_way.as_ref().and_then(|(wanted, _)| wanted.request);
+        let is_told = request.is_some() && self.undecided_since.is_none();
+        if is_told {
+            self.under_way = None;
+        }
+        self.retry(self.counter, resume_at);
+        self.resume_at = Some(resume_at);
+        request.filter(|_| is_told)
     }
 
     /// Whoever waits for an answer.
     pub(super) fn requests(&mut self) -> Vec<RequestId> {
-        let under_way = self.end_phase();
+        let under_way = self.under_way.take().map(|(wanted, _)| wanted);
         under_way.into_iter().chain(self.wanted.drain(..)).filter_map(|wanted| wanted.request).collect()
-    }
-
-    fn end_phase(&mut self) -> Option<Wanted> {
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Writing { wanted, .. } => Some(wanted),
-            Phase::LookingUp { wanted, .. } | Phase::InDoubt { wanted, .. } => wanted,
-            Phase::Idle => None,
-        }
     }
 }

@@ -1,0 +1,112 @@
+//! Creating the rows that are missing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kinesis_record::ShardId;
+
+use super::{Coordinator, Effect};
+use crate::lease::NewLease;
+use crate::lineage;
+use crate::store::{Created, StoreError};
+
+#[derive(Debug, Default)]
+pub(super) struct Creation {
+    /// Rows to create once their parents' are.
+    planned: Vec<NewLease>,
+    under_way: BTreeSet<ShardId>,
+    /// Rows that a scan under way may be too old to show.
+    since_scan: BTreeSet<ShardId>,
+}
+
+impl Creation {
+    /// Asks for a row, unless that is done already.
+    pub(super) fn ask(&mut self, new: &NewLease) -> Option<Effect> {
+        self.under_way.insert(new.shard.clone()).then(|| Effect::Create(new.clone()))
+    }
+
+    /// Takes the planned rows whose parents have theirs, so that a crash in between never leaves a child that looks
+    /// as if its parent had been finished and cleaned up.
+    fn ready(&mut self) -> Vec<NewLease> {
+        let planned: BTreeSet<ShardId> = self.planned.iter().map(|new| new.shard.clone()).collect();
+        let is_coming = |parent: &ShardId| planned.contains(parent) || self.under_way.contains(parent);
+        self.planned.extract_if(.., |new| !new.parents.iter().any(is_coming)).collect()
+    }
+
+    fn is_awaited(&self, shard: &ShardId) -> bool {
+        self.planned.iter().any(|new| new.parents.contains(shard))
+    }
+
+    pub(super) fn drop_plan(&mut self) {
+        self.planned.clear();
+    }
+
+    pub(super) fn scan_begins(&mut self) {
+        self.since_scan.clear();
+    }
+
+    pub(super) fn is_newer_than_scan(&self, shard: &ShardId) -> bool {
+        self.since_scan.contains(shard)
+    }
+}
+
+impl Coordinator {
+    /// How the creation of a row ended.
+    pub fn created(&mut self, now: Duration, new: NewLease, outcome: Result<Created, StoreError>) {
+        let shard = new.shard.clone();
+        self.creation.under_way.remove(&shard);
+        let exists = outcome.is_ok();
+        match outcome {
+            Ok(created) => {
+                self.creation.since_scan.insert(shard.clone());
+                match created {
+                    Created::New => {
+                        self.watch.rows.entry(shard.clone()).or_insert_with(|| new.into());
+                    }
+                    Created::Existed => self.scan.hasten(now),
+                }
+                if self.creation.is_awaited(&shard) {
+                    self.create_ready();
+                }
+                self.take_if_available(now, &shard);
+            }
+            Err(_) => {
+                self.creation.drop_plan();
+                self.listing.hasten(now + self.settings.failover / 10);
+            }
+        }
+        self.child_created(now, &shard, exists);
+    }
+
+    /// Goes on with the shards that wait to end until the row of `child` exists.
+    fn child_created(&mut self, now: Duration, child: &ShardId, exists: bool) {
+        let mut parents = Vec::new();
+        for (parent, grip) in self.grips.iter_mut().filter(|(_, grip)| grip.awaits(child)) {
+            if exists {
+                grip.children.retain(|awaited| awaited.shard != *child);
+            } else {
+                grip.create_at = Some(now + self.settings.failover / 10);
+            }
+            parents.push(parent.clone());
+        }
+        for parent in parents {
+            self.advance(now, &parent);
+        }
+    }
+
+    /// Creates what [`lineage::missing_leases`] finds, once both the table and the stream are known.
+    pub(super) fn plan_rows(&mut self) {
+        if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned && self.taking) {
+            let mut missing = lineage::missing_leases(&self.watch.rows, list, &self.settings.initial);
+            missing.retain(|new| !self.creation.under_way.contains(&new.shard));
+            self.creation.planned = missing;
+            self.create_ready();
+        }
+    }
+
+    fn create_ready(&mut self) {
+        for new in self.creation.ready() {
+            self.effects.extend(self.creation.ask(&new));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a scan of the table tells.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kinesis_record::ShardId;
+
+use super::{Coordinator, Effect, Loss};
+use crate::lease::Lease;
+use crate::store::StoreError;
+
+impl Coordinator {
+    /// All rows of the table, or why they could not be read.
+    pub fn scanned(&mut self, now: Duration, rows: Result<Vec<Lease>, StoreError>) {
+        if !self.taking {
+            return;
+        }
+        let interval = self.settings.failover / 2;
+        let Ok(rows) = rows else {
+            self.scan.failed(now, interval, &mut self.random);
+            return;
+        };
+        self.scan.succeeded(now, interval, &mut self.random);
+        let mut unseen: BTreeSet<ShardId> = self.watch.rows.keys().cloned().collect();
+        for row in rows {
+            unseen.remove(&row.shard);
+            self.observe(now, row);
+        }
+        for shard in unseen {
+            if self.grips.contains_key(&shard) {
+                self.doubt(&shard);
+            } else if !self.creation.is_newer_than_scan(&shard) {
+                self.watch.forget(&shard);
+            }
+        }
+        if !std::mem::replace(&mut self.has_scanned, true) {
+            self.plan_rows();
+        }
+        self.take_available(now);
+    }
+
+    /// Takes note of a row, which may be older than what this process knows of its own leases.
+    fn observe(&mut self, now: Duration, row: Lease) {
+        let Some(grip) = self.grips.get(&row.shard) else {
+            return self.watch.see(now, row);
+        };
+        if !grip.is_taken() || row.counter < grip.counter {
+            return;
+        }
+        let shard = row.shard.clone();
+        if grip.owns(&row, &self.settings.worker) {
+            self.watch.know(row);
+            self.notice_promise(&shard);
+        } else if grip.is_idle() {
+            self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
+            self.watch.see(now, row);
+        }
+    }
+
+    /// Tells of it once if a KCL 3.x leader has promised a lease of ours to another worker.
+    pub(super) fn notice_promise(&mut self, shard: &ShardId) {
+        let (Some(grip), Some(row)) = (self.grips.get_mut(shard), self.watch.rows.get(shard)) else { return };
+        let is_promised = row.checkpoint_owner.is_some() && row.owner != row.checkpoint_owner;
+        if is_promised && grip.is_held() && !std::mem::replace(&mut grip.is_promised, true) {
+            self.effects.push_back(Effect::Drain(shard.clone(), grip.acquisition));
+        }
+    }
+
+    /// Looks up the row of a held lease that a scan did not show.
+    fn doubt(&mut self, shard: &ShardId) {
+        if let Some(grip) = self.grips.get_mut(shard).filter(|grip| grip.is_idle()) {
+            self.effects.push_back(grip.look_up(shard));
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! One coordinator, a table and a stream in memory, and time that passes by hand.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::*;
+use crate::lease::{Lease, LeaseWrite};
+use crate::store::{StoreError, Written};
+use crate::stream::StreamErrorKind;
+use crate::testing::{Table, open};
+
+pub(super) const FAILOVER: Duration = Duration::from_secs(10);
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// How a call to the table goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Not applied, and the reply is lost.
+    LostRequest,
+    /// Applied, and the reply is lost.
+    LostReply,
+    /// The reply is lost, and the write is applied only when [`World::deliver_late`] says so.
+    Late,
+    Throttled,
+    Denied,
+    /// The condition fails although it holds, and the row is not told.
+    Spurious,
+    /// The same, with the row.
+    SpuriousWithRow,
+    /// No reply until [`World::answer_withheld`]; applied at once.
+    Withheld,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Call {
+    Scan,
+    List,
+    Create,
+    Write,
+    LookUp,
+}
+
+/// What the driver of the coordinator was told of its leases.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Told {
+    Gained(String),
+    Lost(String, Loss),
+    Drain(String),
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) coordinator: Coordinator,
+    pub(super) now: Duration,
+    pub(super) table: Table,
+    pub(super) stream: Vec<Shard>,
+    /// What the next scans show instead of the table.
+    pub(super) stale_scans: VecDeque<Vec<Lease>>,
+    faults: BTreeMap<Call, VecDeque<Fault>>,
+    always: BTreeMap<Call, Fault>,
+    late: Vec<LeaseWrite>,
+    withheld: Vec<(Acquisition, LeaseWrite, Written)>,
+    pub(super) held: BTreeMap<ShardId, Acquisition>,
+    pub(super) valid_until: BTreeMap<ShardId, Duration>,
+    pub(super) told: Vec<Told>,
+    /// All writes asked for, and when.
+    pub(super) writes: Vec<(Duration, LeaseWrite)>,
+    pub(super) created: Vec<ShardId>,
+    pub(super) calls: BTreeMap<Call, usize>,
+    pub(super) answers: BTreeMap<RequestId, Result<(), RequestError>>,
+    asked: BTreeSet<RequestId>,
+    /// Requests after which a lease is not held any more.
+    ends: BTreeMap<RequestId, ShardId>,
+}
+
+impl World {
+    /// The worker `me` with a failover time of ten seconds, before its first step.
+    pub(super) fn new(initial: Checkpoint) -> Self {
+        Self::with(Settings {
+            worker: "me".into(),
+            failover: FAILOVER,
+            shard_sync_interval: secs(60),
+            initial,
+            max_leases: usize::MAX,
+        })
+    }
+
+    pub(super) fn with(settings: Settings) -> Self {
+        Self {
+            coordinator: Coordinator::new(settings, fastrand::Rng::with_seed(7)),
+            now: Duration::ZERO,
+            table: Table::default(),
+            stream: Vec::new(),
+            stale_scans: VecDeque::new(),
+            faults: BTreeMap::new(),
+            always: BTreeMap::new(),
+            late: Vec::new(),
+            withheld: Vec::new(),
+            held: BTreeMap::new(),
+            valid_until: BTreeMap::new(),
+            told: Vec::new(),
+            writes: Vec::new(),
+            created: Vec::new(),
+            calls: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// A world in which `me` holds the shard `a`, the only one, since now.
+    pub(super) fn holding_a() -> Self {
+        let mut world = Self::new(Checkpoint::TrimHorizon);
+        world.stream = vec![open("a", &[])];
+        world.start();
+        assert_eq!(world.told, [Told::Gained("a".into())]);
+        world.forget();
+        world
+    }
+
+    pub(super) fn start(&mut self) {
+        self.pass(Duration::ZERO);
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.told.clear();
+        self.writes.clear();
+        self.created.clear();
+        self.calls.clear();
+    }
+
+    /// Time goes by, with every wake-up that was asked for.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.drain();
+        while let Some(next) = self.coordinator.next_wakeup().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.coordinator.tick(self.now);
+            let has_effect = !self.coordinator.effects.is_empty();
+            let sleeps = self.coordinator.next_wakeup().is_none_or(|next| next > self.now);
+            assert!(has_effect || sleeps, "a wake-up led nowhere at {:?}", self.now);
+            self.drain();
+        }
+        self.now = end;
+    }
+
+    /// Time goes by while this process stands still.
+    pub(super) fn freeze(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    pub(super) fn fail_next(&mut self, call: Call, faults: &[Fault]) {
+        self.faults.entry(call).or_default().extend(faults);
+    }
+
+    pub(super) fn fail_always(&mut self, call: Call, fault: Fault) {
+        self.always.insert(call, fault);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.always.clear();
+        self.faults.clear();
+    }
+
+    /// The writes that the network kept back arrive.
+    pub(super) fn deliver_late(&mut self) {
+        for write in std::mem::take(&mut self.late) {
+            self.table.write(&write);
+        }
+    }
+
+    pub(super) fn answer_withheld(&mut self) {
+        for (acquisition, write, outcome) in std::mem::take(&mut self.withheld) {
+            self.coordinator.written(self.now, acquisition, write, Ok(outcome));
+        }
+        self.drain();
+    }
+
+    pub(super) fn drain(&mut self) {
+        while let Some(effect) = self.coordinator.next_effect() {
+            self.carry_out(effect);
+        }
+    }
+
+    fn fault(&mut self, call: Call) -> Option<Fault> {
+        *self.calls.entry(call).or_default() += 1;
+        let next = self.faults.get_mut(&call).and_then(VecDeque::pop_front);
+        next.or_else(|| self.always.get(&call).copied())
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Scan => {
+                let rows = self.stale_scans.pop_front();
+                let rows = rows.unwrap_or_else(|| self.table.rows.values().cloned().collect());
+                let outcome = error_of(self.fault(Call::Scan)).map_or(Ok(rows), Err);
+                self.coordinator.scanned(self.now, outcome);
+            }
+            Effect::ListShards => {
+                let error = self
+                    .fault(Call::List)
+                    .map(|_| StreamError { kind: StreamErrorKind::Unavailable, message: "no list".into() });
+                self.coordinator.listed(self.now, error.map_or(Ok(self.stream.clone()), Err));
+            }
+            Effect::Create(new) => {
+                self.created.push(new.shard.clone());
+                let fault = self.fault(Call::Create);
+                let outcome = match fault {
+                    None | Some(Fault::LostReply) => Ok(self.table.create(&new)),
+                    _ => Err(StoreError::Unknown("unused".into())),
+                };
+                self.coordinator.created(self.now, new, error_of(fault).map_or(outcome, Err));
+            }
+            Effect::Write(acquisition, write) => self.carry_out_write(acquisition, write),
+            Effect::LookUp(acquisition, shard) => {
+                let row = self.table.rows.get(&shard).cloned();
+                let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);
+                self.coordinator.looked_up(self.now, acquisition, &shard, outcome);
+            }
+            Effect::Gained(acquisition, lease) => {
+                assert!(self.held.insert(lease.shard.clone(), acquisition).is_none(), "gained twice");
+                self.told.push(Told::Gained(lease.shard.to_string()));
+            }
+            Effect::Extended(shard, acquisition, until) => {
+                assert_eq!(self.held.get(&shard), Some(&acquisition));
+                assert!(until > self.now);
+                self.valid_until.insert(shard, until);
+            }
+            Effect::Lost(shard, acquisition, loss) => {
+                assert_eq!(self.held.remove(&shard), Some(acquisition), "lost, yet not held");
+                self.told.push(Told::Lost(shard.to_string(), loss));
+            }
+            Effect::Drain(shard, acquisition) => {
+                assert_eq!(self.held.get(&shard), Some(&acquisition));
+                self.told.push(Told::Drain(shard.to_string()));
+            }
+            Effect::Answer(request, answer) => {
+                if let Some(shard) = self.ends.remove(&request).filter(|_| answer.is_ok()) {
+                    self.held.remove(&shard);
+                }
+                assert!(self.answers.insert(request, answer).is_none(), "answered twice");
+            }
+        }
+    }
+
+    fn carry_out_write(&mut self, acquisition: Acquisition, write: LeaseWrite) {
+        self.writes.push((self.now, write.clone()));
+        let fault = self.fault(Call::Write);
+        let outcome = match fault {
+            None | Some(Fault::LostReply | Fault::Withheld) => self.table.write(&write),
+            Some(Fault::SpuriousWithRow) => {
+                Written::Refused(self.table.rows.get(&write.shard).cloned().map(Box::new))
+            }
+            Some(_) => Written::Refused(None),
+        };
+        if fault == Some(Fault::Late) {
+            self.late.push(write.clone());
+        }
+        if fault == Some(Fault::Withheld) {
+            self.withheld.push((acquisition, write, outcome));
+        } else {
+            self.coordinator.written(self.now, acquisition, write, error_of(fault).map_or(Ok(outcome), Err));
+        }
+    }
+
+    pub(super) fn acquisition(&self, shard: &str) -> Acquisition {
+        self.held[shard]
+    }
+
+    pub(super) fn row(&self, shard: &str) -> &Lease {
+        &self.table.rows[shard]
+    }
+
+    pub(super) fn checkpoint(&mut self, shard: &str, checkpoint: Checkpoint) -> RequestId {
+        let acquisition = self.acquisition(shard);
+        let request = self.coordinator.checkpoint(self.now, &shard.into(), acquisition, checkpoint);
+        self.asked(request, None)
+    }
+
+    pub(super) fn end(&mut self, shard: &str, children: Vec<ChildShard>) -> RequestId {
+        let acquisition = self.acquisition(shard);
+        let request = self.coordinator.end(self.now, &shard.into(), acquisition, children);
+        self.asked(request, Some(shard))
+    }
+
+    pub(super) fn release(&mut self, shard: &str) -> RequestId {
+        let acquisition = self.acquisition(shard);
+        let request = self.coordinator.release(self.now, &shard.into(), acquisition);
+        self.asked(request, Some(shard))
+    }
+
+    pub(super) fn hand_over(&mut self, shard: &str) -> RequestId {
+        let acquisition = self.acquisition(shard);
+        let request = self.coordinator.hand_over(self.now, &shard.into(), acquisition);
+        self.asked(request, Some(shard))
+    }
+
+    fn asked(&mut self, request: RequestId, ends: Option<&str>) -> RequestId {
+        self.asked.insert(request);
+        self.ends.extend(ends.map(|shard| (request, shard.into())));
+        self.drain();
+        request
+    }
+
+    /// Every request has exactly one answer: none twice, which each answer is checked for, and none missing.
+    pub(super) fn assert_all_answered(&self) {
+        let answered: BTreeSet<RequestId> = self.answers.keys().copied().collect();
+        assert_eq!(self.asked, answered);
+    }
+
+    pub(super) fn held(&self) -> Vec<&str> {
+        self.held.keys().map(ShardId::as_str).collect()
+    }
+
+    pub(super) fn gained(&self) -> Vec<&str> {
+        let gained = self.told.iter().filter_map(|told| match told {
+            Told::Gained(shard) => Some(shard.as_str()),
+            _ => None,
+        });
+        gained.collect()
+    }
+
+    /// The changes asked for, in order.
+    pub(super) fn changes(&self) -> Vec<&LeaseChange> {
+        self.writes.iter().map(|(_, write)| &write.change).collect()
+    }
+
+    pub(super) fn count(&self, call: Call) -> usize {
+        self.calls.get(&call).copied().unwrap_or_default()
+    }
+}
+
+fn error_of(fault: Option<Fault>) -> Option<StoreError> {
+    match fault? {
+        Fault::LostRequest | Fault::LostReply | Fault::Late => Some(StoreError::Unknown("timed out".into())),
+        Fault::Throttled => Some(StoreError::Throttled("too fast".into())),
+        Fault::Denied => Some(StoreError::Refused("no permission".into())),
+        Fault::Spurious | Fault::SpuriousWithRow | Fault::Withheld => None,
+    }
+}

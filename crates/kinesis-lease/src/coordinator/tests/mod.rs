@@ -1,0 +1,11 @@
+mod doubt;
+mod end;
+mod harness;
+mod promise;
+mod renew;
+mod request;
+mod simulation;
+mod start;
+mod take;
+
+use super::*;

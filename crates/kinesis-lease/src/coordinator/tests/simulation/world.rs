@@ -1,0 +1,108 @@
+//! The table and the stream that the fleet shares, and what the network does to it.
+
+use super::*;
+use crate::testing::closed;
+
+impl Fleet {
+    pub(super) fn arrive(&mut self, index: usize, life: u64, effect: Effect) {
+        let is_lost = self.strikes(12);
+        let error = || {
+            if self.random.bool() {
+                StoreError::Unknown("timed out".into())
+            } else {
+                StoreError::Throttled("too fast".into())
+            }
+        };
+        let error = is_lost.then(error);
+        let is_applied = match &error {
+            None => true,
+            Some(StoreError::Unknown(_)) => self.random.bool(),
+            Some(_) => false,
+        };
+        let reply = match effect {
+            Effect::Scan => {
+                let is_stale = self.strikes(4);
+                let age = if is_stale { self.random.usize(0..20) } else { 0 };
+                let table = &self.history[self.history.len().saturating_sub(1 + age)];
+                Reply::Scanned(error.map_or(Ok(table.rows.values().cloned().collect()), Err))
+            }
+            Effect::ListShards => Reply::Listed(match error {
+                None => Ok(self.stream.clone()),
+                Some(_) => Err(StreamError { kind: StreamErrorKind::Unavailable, message: "no list".into() }),
+            }),
+            Effect::Create(new) => {
+                let created = is_applied.then(|| self.change(|table| table.create(&new)));
+                let outcome = match (error, created) {
+                    (None, Some(created)) => Ok(created),
+                    (error, _) => Err(error.unwrap_or(StoreError::Unknown("unused".into()))),
+                };
+                Reply::Created(new, outcome)
+            }
+            Effect::Write(acquisition, write) => {
+                if !is_applied && matches!(error, Some(StoreError::Unknown(_))) && self.random.bool() {
+                    // The reply is lost, and the request comes around later.
+                    let latency = self.latency();
+                    let late = Effect::Write(Acquisition(0), write.clone());
+                    self.after(latency, Event::Arrives(index, 0, late));
+                }
+                let written = is_applied.then(|| self.change(|table| table.write(&write)));
+                let outcome = match (error, written) {
+                    (None, Some(Written::Refused(_))) if self.random.bool() => Ok(Written::Refused(None)),
+                    (None, Some(written)) => Ok(written),
+                    (error, _) => Err(error.unwrap_or(StoreError::Unknown("unused".into()))),
+                };
+                Reply::Written(acquisition, write, outcome)
+            }
+            Effect::LookUp(acquisition, shard) => {
+                let row = self.table.rows.get(&shard).cloned();
+                Reply::LookedUp(acquisition, shard, error.map_or(Ok(row), Err))
+            }
+            told => panic!("{told:?}"),
+        };
+        let latency = self.latency();
+        self.after(latency, Event::Replies(index, life, reply));
+    }
+
+    /// Changes the table, and checks that it was a change that rows may go through.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let before = self.table.clone();
+        let outcome = change(&mut self.table);
+        for (shard, old) in &before.rows {
+            let new = &self.table.rows[shard];
+            assert!(new == old || !old.is_finished(), "{shard} had ended");
+            assert!(new == old || new.counter == old.counter + 1, "the counter grows by one");
+            assert!(new.checkpoint >= old.checkpoint, "{shard} went back");
+        }
+        for (shard, new) in &self.table.rows {
+            let is_new = !before.rows.contains_key(shard) && new.checkpoint != Checkpoint::Latest;
+            assert!(!is_new || new.parents.iter().all(|parent| before.rows.contains_key(parent)));
+        }
+        if self.table.rows != before.rows {
+            self.history.push(self.table.clone());
+        }
+        outcome
+    }
+
+    /// Splits an open shard, or merges two.
+    pub(super) fn reshard(&mut self) {
+        let is_open = |(index, shard): (usize, &Shard)| shard.is_open().then_some(index);
+        let mut indices: Vec<usize> = self.stream.iter().enumerate().filter_map(is_open).collect();
+        self.random.shuffle(&mut indices);
+        let is_merge = indices.len() > 1 && self.random.bool();
+        indices.truncate(if is_merge { 2 } else { 1 });
+        let parents: Vec<String> = indices.iter().map(|index| self.stream[*index].id.to_string()).collect();
+        for index in indices {
+            self.stream[index] = closed_as(&self.stream[index]);
+        }
+        let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
+        for _ in 0..if is_merge { 1 } else { 2 } {
+            let id = (10 + self.stream.len()).to_string();
+            self.stream.push(open(&id, &parents));
+        }
+    }
+}
+
+fn closed_as(shard: &Shard) -> Shard {
+    let parents: Vec<&str> = shard.parents.iter().map(ShardId::as_str).collect();
+    closed(shard.id.as_str(), &parents)
+}

@@ -1,0 +1,241 @@
+//! Writing to leases that are ours, and learning how a write ended.
+
+use std::time::Duration;
+
+use kinesis_record::ShardId;
+
+use super::grip::{Grip, Judgement, Wanted};
+use super::{Acquisition, Coordinator, Effect, Loss, RequestError, RequestId};
+use crate::lease::{Lease, LeaseChange, LeaseWrite};
+use crate::lineage;
+use crate::store::{StoreError, Written};
+
+impl Coordinator {
+    /// How a write ended.
+    pub fn written(
+        &mut self,
+        now: Duration,
+        acquisition: Acquisition,
+        write: LeaseWrite,
+        outcome: Result<Written, StoreError>,
+    ) {
+        let shard = write.shard;
+        let Some(grip) = self.grips.get_mut(&shard).filter(|grip| grip.acquisition == acquisition) else {
+            return;
+        };
+        match outcome {
+            Ok(Written::Applied) => self.apply(now, &shard, None),
+            Ok(Written::Refused(Some(row))) => self.judge(now, *row),
+            Ok(Written::Refused(None)) => self.effects.push_back(grip.look_up(&shard)),
+            Err(error) if error.may_have_applied() => {
+                grip.reply_lost();
+                self.effects.push_back(grip.look_up(&shard));
+            }
+            Err(error) => self.not_written(now, &shard, error),
+        }
+    }
+
+    /// A row that was looked up, or why it could not be.
+    pub fn looked_up(
+        &mut self,
+        now: Duration,
+        acquisition: Acquisition,
+        shard: &ShardId,
+        row: Result<Option<Lease>, StoreError>,
+    ) {
+        let Some(grip) = self.grips.get_mut(shard).filter(|grip| grip.acquisition == acquisition) else {
+            return;
+        };
+        match row {
+            Ok(Some(row)) => self.judge(now, row),
+            Ok(None) => {
+                self.lose(shard, Loss::RowDeleted);
+                self.watch.forget(shard);
+                self.listing.hasten(now);
+            }
+            Err(_) => grip.look_up_failed(now + self.settings.failover / 20),
+        }
+    }
+
+    /// Does what is due for a lease: gives it up if it was not renewed in time, looks it up again, or starts the next
+    /// write if none is under way.
+    pub(super) fn advance(&mut self, now: Duration, shard: &ShardId) {
+        let failover = self.settings.failover;
+        let Some(grip) = self.grips.get_mut(shard) else { return };
+        if grip.is_expired(now, failover) {
+            self.lose(shard, Loss::Expired);
+        } else if grip.is_look_up_due(now) {
+            self.effects.push_back(grip.look_up(shard));
+        } else if grip.is_ready(now) {
+            grip.resume_at = None;
+            if let Some(wanted) = self.next_wanted(now, shard) {
+                self.write(now, shard, wanted);
+            } else if self.grips.get(shard).is_some_and(|grip| grip.is_renewal_due(now, failover)) {
+                self.write(now, shard, Wanted { change: LeaseChange::Renew, request: None });
+            }
+        }
+    }
+
+    /// The first change that can be written now. Changes that need no write are answered on the way.
+    fn next_wanted(&mut self, now: Duration, shard: &ShardId) -> Option<Wanted> {
+        let mut index = 0;
+        loop {
+            match self.admit(now, shard, index)? {
+                Admission::Write => return self.grips.get_mut(shard)?.wanted.remove(index),
+                Admission::Wait => index += 1,
+                Admission::Answer(answer) => {
+                    let wanted = self.grips.get_mut(shard)?.wanted.remove(index)?;
+                    self.answer(wanted.request, answer);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Duration, shard: &ShardId, index: usize) -> Option<Admission> {
+        let grip = self.grips.get_mut(shard)?;
+        let is_promised = grip.is_promised;
+        Some(match &mut grip.wanted.get_mut(index)?.change {
+            LeaseChange::Checkpoint(checkpoint) => {
+                match self.watch.rows.get(shard).map(|row| (*checkpoint).cmp(&row.checkpoint)) {
+                    Some(std::cmp::Ordering::Less) => Admission::Answer(Err(RequestError::Backwards)),
+                    Some(std::cmp::Ordering::Equal) => Admission::Answer(Ok(())),
+                    _ => Admission::Write,
+                }
+            }
+            LeaseChange::End { .. } => {
+                grip.children.retain(|child| !self.watch.rows.contains_key(&child.shard));
+                if grip.create_at.is_none_or(|create_at| create_at <= now) {
+                    grip.create_at = None;
+                    for child in &grip.children {
+                        if lineage::may_create(child, shard, &self.watch.rows, self.list.as_ref()?) {
+                            self.effects.extend(self.creation.ask(child));
+                        } else {
+                            self.listing.hasten(now);
+                            grip.create_at = Some(now + self.settings.failover / 10);
+                        }
+                    }
+                }
+                if grip.children.is_empty() { Admission::Write } else { Admission::Wait }
+            }
+            change @ (LeaseChange::Release | LeaseChange::HandOver) => {
+                *change = if is_promised { LeaseChange::HandOver } else { LeaseChange::Release };
+                Admission::Write
+            }
+            LeaseChange::Renew | LeaseChange::Take { .. } => Admission::Write,
+        })
+    }
+
+    fn write(&mut self, now: Duration, shard: &ShardId, wanted: Wanted) {
+        let Some(grip) = self.grips.get_mut(shard) else { return };
+        let write = LeaseWrite {
+            shard: shard.clone(),
+            expected_counter: grip.counter,
+            change: wanted.change.clone(),
+        };
+        self.effects.push_back(Effect::Write(grip.acquisition, write));
+        grip.begin(now, wanted);
+    }
+
+    /// The write under way was refused by the table itself.
+    fn not_written(&mut self, now: Duration, shard: &ShardId, error: StoreError) {
+        let Some(grip) = self.grips.get_mut(shard) else { return };
+        if !grip.is_taken() {
+            self.grips.remove(shard);
+            return;
+        }
+        let resume_at = now + self.settings.failover / 20;
+        if let Some(request) = grip.not_written(resume_at) {
+            self.answer(Some(request), Err(RequestError::Store(error)));
+        }
+        self.advance(now, shard);
+    }
+
+    /// The write under way was applied. `found` is what the table holds now, if that is how we know.
+    fn apply(&mut self, now: Duration, shard: &ShardId, found: Option<Lease>) {
+        let Some(grip) = self.grips.get_mut(shard) else { return };
+        let Some(Wanted { change, request }) = grip.applied(found.as_ref()) else { return };
+        let row = found.or_else(|| {
+            let mut row = self.watch.rows.get(shard)?.clone();
+            row.counter = grip.counter;
+            change.apply_to(&mut row);
+            Some(row)
+        });
+        match change {
+            LeaseChange::End { .. } | LeaseChange::Release | LeaseChange::HandOver => {
+                let queued = self.grips.remove(shard).map(|mut grip| grip.requests());
+                if let Some(row) = row {
+                    self.watch.see(now, row);
+                }
+                self.answer(request, Ok(()));
+                for request in queued.into_iter().flatten() {
+                    self.answer(Some(request), Err(RequestError::NotHeld));
+                }
+            }
+            LeaseChange::Take { .. } | LeaseChange::Renew | LeaseChange::Checkpoint(_) => {
+                if let Some(row) = row {
+                    self.watch.know(row);
+                }
+                self.extend(now, shard, matches!(change, LeaseChange::Take { .. }));
+                self.answer(request, Ok(()));
+                self.notice_promise(shard);
+                self.advance(now, shard);
+            }
+        }
+        if matches!(change, LeaseChange::End { .. }) {
+            self.listing.hasten(now);
+            self.take_available(now);
+        }
+    }
+
+    fn extend(&mut self, now: Duration, shard: &ShardId, is_taken: bool) {
+        let Some(grip) = self.grips.get(shard) else { return };
+        let (acquisition, valid_until) = (grip.acquisition, grip.valid_until(self.settings.failover));
+        if is_taken {
+            self.taken(shard, valid_until <= now);
+        }
+        if valid_until > now && self.grips.get(shard).is_some_and(Grip::is_held) {
+            self.effects.push_back(Effect::Extended(shard.clone(), acquisition, valid_until));
+        }
+    }
+
+    /// Concludes from the row as it is how the write under way ended.
+    fn judge(&mut self, now: Duration, row: Lease) {
+        let shard = row.shard.clone();
+        let Some(grip) = self.grips.get_mut(&shard) else { return };
+        match grip.judge(&row, &self.settings.worker) {
+            Judgement::Applied => self.apply(now, &shard, Some(row)),
+            Judgement::NotApplied => {
+                grip.retry(row.counter, now + self.settings.failover / 20);
+                self.watch.know(row);
+                self.notice_promise(&shard);
+                self.advance(now, &shard);
+            }
+            Judgement::NotOurs => {
+                self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
+                self.watch.see(now, row);
+            }
+        }
+    }
+
+    pub(super) fn lose(&mut self, shard: &ShardId, loss: Loss) {
+        let Some(mut grip) = self.grips.remove(shard) else { return };
+        for request in grip.requests() {
+            self.answer(Some(request), Err(RequestError::NotHeld));
+        }
+        if grip.is_held() {
+            self.effects.push_back(Effect::Lost(shard.clone(), grip.acquisition, loss));
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: Option<RequestId>, answer: Result<(), RequestError>) {
+        self.effects.extend(request.map(|request| Effect::Answer(request, answer)));
+    }
+}
+
+/// What becomes of a change that somebody wants.
+enum Admission {
+    Write,
+    /// Not now, but what was wanted after it can go first.
+    Wait,
+    Answer(Result<(), RequestError>),
+}
