@@ -16,7 +16,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Creates the lease table as a KCL would.
 async fn create_table(aws: &LocalAws, table: &str) {
-    let key = AttributeDefinition::builder().attribute_name("leaseKey").attribute_type(ScalarAttributeType::S);
+    let key =
+        AttributeDefinition::builder().attribute_name("leaseKey").attribute_type(ScalarAttributeType::S);
     let schema = KeySchemaElement::builder().attribute_name("leaseKey").key_type(KeyType::Hash);
     dynamodb(aws)
         .create_table()
@@ -74,7 +75,9 @@ async fn rows_are_as_the_kcl_writes_them() {
     assert_eq!(number(child, "checkpointSubSequenceNumber"), Some(0));
     assert_eq!(child["parentShardId"], AttributeValue::Ss(vec![parent.clone()]));
     assert_eq!(text(child, "startingHashKey").as_deref(), Some("0"));
-    let AttributeValue::Ss(mut listed) = rows[&parent]["childShardIds"].clone() else { panic!("a string set") };
+    let AttributeValue::Ss(mut listed) = rows[&parent]["childShardIds"].clone() else {
+        panic!("a string set")
+    };
     listed.sort();
     assert_eq!(listed, children.map(|child| child.to_string()));
     assert!(consumer.stop().await.unwrap().is_clean());
@@ -217,7 +220,8 @@ async fn started_at_an_instant_nothing_older_comes() {
     let aws = local_aws(1).await;
     aws.put(STREAM, "key", "before").unwrap();
     let instant = SystemTime::now() + Duration::from_millis(5);
-    eventually("the instant has passed", async || SystemTime::now() > instant + Duration::from_millis(5)).await;
+    eventually("the instant has passed", async || SystemTime::now() > instant + Duration::from_millis(5))
+        .await;
     aws.put(STREAM, "key", "after").unwrap();
     let notes = new_notes();
     let mut conf = quick_conf(&aws);
@@ -235,9 +239,8 @@ async fn two_processes_with_one_worker_id_read_each_shard_once() {
     conf.lease.worker_id = Some("same".to_owned());
     conf.lease.failover_time = Duration::from_secs(1);
     let notes = [new_notes(), new_notes()];
-    let consumers = notes.each_ref().map(|notes| {
-        builder(conf.clone(), Recorder::new(notes).start()).start().unwrap()
-    });
+    let consumers =
+        notes.each_ref().map(|notes| builder(conf.clone(), Recorder::new(notes).start()).start().unwrap());
     eventually("both shards are read", async || {
         consumers.iter().map(|consumer| consumer.status().shards.len()).sum::<usize>() == 2
     })

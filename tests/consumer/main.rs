@@ -1,5 +1,7 @@
 //! The whole library against a local AWS, over the wire.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
+
 mod delivery;
 mod failure;
 mod leases;

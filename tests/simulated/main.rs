@@ -1,5 +1,7 @@
 //! The whole library, actors included, on one thread under tokio's paused clock: hours pass in moments.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
+
 mod faults;
 #[path = "../support/recorder.rs"]
 mod recorder;

@@ -15,9 +15,9 @@ use kinesis_lease::stream::{
     ChildShard, RawRecord, RecordsPage, ShardIterator, StartAt, StreamApi, StreamError, StreamErrorKind,
 };
 use kinesis_local::model::{
-    CreateStreamRequest, GetRecordsRequest, GetShardIteratorRequest, Kinesis, KinesisError, ListShardsRequest,
-    MergeShardsRequest, PutRecordRequest, PutRecordsEntry, RecordDistribution, SplitShardRequest, StartingPosition,
-    StreamMode, Timestamp,
+    CreateStreamRequest, GetRecordsRequest, GetShardIteratorRequest, Kinesis, KinesisError,
+    ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, RecordDistribution,
+    SplitShardRequest, StartingPosition, StreamMode, Timestamp,
 };
 use kinesis_record::{Shard, ShardId};
 use tokio::time::Instant;
@@ -313,7 +313,7 @@ fn raw_record(record: kinesis_local::model::Record) -> RawRecord {
         sequence: record.sequence_number,
         partition_key: record.partition_key.map(|key| key.to_string()),
         data: record.data,
-        arrival: Some(SystemTime::from(UNIX_EPOCH + Duration::from_millis(record.arrival.as_millis()))),
+        arrival: Some(UNIX_EPOCH + Duration::from_millis(record.arrival.as_millis())),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Message, MessageResponse, Recipient};
 use bytes::Bytes;
 use kinesis_record::{Position, ShardId};
+use tokio::time::Instant;
 
 use super::status::Gauges;
 use super::tracker::EventId;
@@ -99,8 +100,19 @@ pub struct ProcessEvent {
     pub event: ConsumerEvent,
     /// 1 at the first delivery by this shard's worker, one more with each further one.
     pub attempt: u32,
-    pub(crate) id: EventId,
+    pub(crate) delivery: DeliveryId,
     pub(crate) link: Arc<AnswerLink>,
+}
+
+/// Names one delivery of an event to its worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeliveryId {
+    pub(crate) event: EventId,
+    pub(crate) attempt: u32,
+    /// When it was made.
+    pub(crate) sent: Instant,
+    /// How many events were under way with it.
+    pub(crate) among: usize,
 }
 
 impl Message for ProcessEvent {
@@ -111,7 +123,7 @@ impl ProcessEvent {
     /// A handle by which the event can be answered later and from elsewhere. The handler then replies
     /// [`EventProcessed::Later`].
     pub fn answer_later(&self) -> EventHandle {
-        EventHandle { id: self.id, attempt: self.attempt, link: Some(Arc::clone(&self.link)) }
+        EventHandle { delivery: self.delivery, link: Some(Arc::clone(&self.link)) }
     }
 }
 
@@ -150,8 +162,7 @@ impl<T, E: fmt::Display> From<Result<T, E>> for EventProcessed {
 /// Answers one delivery of an event, from any thread. Dropped without an answer, it answers that processing failed.
 #[derive(Debug)]
 pub struct EventHandle {
-    id: EventId,
-    attempt: u32,
+    delivery: DeliveryId,
     link: Option<Arc<AnswerLink>>,
 }
 
@@ -160,7 +171,7 @@ impl EventHandle {
     /// no longer read here. [`EventProcessed::Later`] is no answer.
     pub fn answer(mut self, answer: EventProcessed) {
         if let Some(link) = self.link.take() {
-            link.send(self.id, self.attempt, answer);
+            link.send(self.delivery, answer);
         }
     }
 }
@@ -169,7 +180,7 @@ impl Drop for EventHandle {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
             let answer = EventProcessed::failed("its handle was dropped without an answer");
-            link.send(self.id, self.attempt, answer);
+            link.send(self.delivery, answer);
         }
     }
 }
@@ -178,8 +189,7 @@ impl Drop for EventHandle {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct HandleAnswer {
-    pub(crate) id: EventId,
-    pub(crate) attempt: u32,
+    pub(crate) delivery: DeliveryId,
     pub(crate) answer: EventProcessed,
 }
 
@@ -190,9 +200,9 @@ pub(crate) struct AnswerLink {
 }
 
 impl AnswerLink {
-    fn send(&self, id: EventId, attempt: u32, answer: EventProcessed) {
+    fn send(&self, delivery: DeliveryId, answer: EventProcessed) {
         if self.worker.connected() {
-            self.worker.do_send(HandleAnswer { id, attempt, answer });
+            self.worker.do_send(HandleAnswer { delivery, answer });
         } else {
             self.gauges.late_answers.add(1);
         }

@@ -29,3 +29,39 @@ impl Fence {
         self.epoch.elapsed().as_millis() < u128::from(self.valid_until_ms.load(Ordering::Acquire))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn it_holds_until_the_end_of_the_lease_and_not_a_moment_longer() {
+        let fence = Fence::new(Instant::now());
+        assert!(!fence.holds());
+        fence.extend(1000 * MS);
+        tokio::time::advance(999 * MS).await;
+        assert!(fence.holds());
+        tokio::time::advance(MS).await;
+        assert!(!fence.holds());
+        fence.extend(2000 * MS);
+        assert!(fence.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_a_millisecond_is_not_made_a_whole_one() {
+        let fence = Fence::new(Instant::now());
+        fence.extend(MS + MS / 2);
+        tokio::time::advance(MS).await;
+        assert!(!fence.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_beyond_all_time_holds() {
+        let fence = Fence::new(Instant::now());
+        fence.extend(Duration::MAX);
+        tokio::time::advance(1_000_000 * MS).await;
+        assert!(fence.holds());
+    }
+}

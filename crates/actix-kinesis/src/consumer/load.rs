@@ -48,3 +48,27 @@ impl Drop for Share {
         self.0.workers.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_divided_among_the_workers_that_live() {
+        let load = Arc::new(Load::new(100, 1000));
+        let first = load.join();
+        assert_eq!((first.events(), first.bytes()), (100, 1000));
+        let second = load.join();
+        let third = load.join();
+        assert_eq!((first.events(), third.bytes()), (33, 333));
+        drop(second);
+        assert_eq!((first.events(), third.bytes()), (50, 500));
+    }
+
+    #[test]
+    fn each_worker_may_deliver_one_event_however_many_workers_there_are() {
+        let load = Arc::new(Load::new(2, 1000));
+        let shares: Vec<_> = (0..5).map(|_| load.join()).collect();
+        assert!(shares.iter().all(|share| share.events() == 1));
+    }
+}

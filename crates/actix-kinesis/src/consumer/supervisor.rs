@@ -14,9 +14,9 @@ use actix::{
 use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
 use kinesis_lease::store::{Created, Written};
-use kinesis_lease::{LeaseStore, StreamApi, StreamError, StreamErrorKind};
+use kinesis_lease::{Lease, LeaseStore, StoreError, StreamApi, StreamError, StreamErrorKind};
 use kinesis_record::{Checkpoint, ShardId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Span, debug, error, info, warn};
 
@@ -35,6 +35,9 @@ use stop::Stopping;
 
 /// How often a watched status is brought up to date while nothing else happens.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many calls for leases are under way at once.
+const CALLS_AT_ONCE: usize = 64;
 
 /// The outside world of a consumer.
 #[derive(Debug, Clone)]
@@ -75,6 +78,8 @@ pub(crate) struct Supervisor {
     world: Option<World>,
     coordinator: Option<Coordinator>,
     load: Arc<Load>,
+    /// Permits for calls, so that a thousand leases do not open a thousand connections.
+    calls: Arc<Semaphore>,
     slots: BTreeMap<ShardId, Slot>,
     next_place: usize,
     waiting: HashMap<RequestId, Waiting>,
@@ -102,6 +107,7 @@ impl Supervisor {
             epoch: Instant::now(),
             world: None,
             coordinator: None,
+            calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
             slots: BTreeMap::new(),
             next_place: 0,
             waiting: HashMap::new(),
@@ -178,7 +184,7 @@ impl Supervisor {
         let Some(World { stream, leases }) = self.world.clone() else { return };
         match effect {
             Effect::Scan => {
-                let scan = async move { leases.scan().await };
+                let scan = async move { scan(&*leases).await };
                 self.call(ctx, scan, |supervisor, rows, _| {
                     supervisor.table_failures = note(rows.as_ref().err(), supervisor.table_failures);
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
@@ -188,7 +194,7 @@ impl Supervisor {
                 let list = async move { stream.list_shards().await };
                 self.call(ctx, list, |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
-                    if supervisor.stopping.is_none() {
+                    if supervisor.world.is_some() {
                         supervisor.stream_failures = note(shards.as_ref().err(), supervisor.stream_failures);
                     }
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
@@ -225,12 +231,14 @@ impl Supervisor {
             }
             Effect::Gained(acquisition, lease) => self.start_shard(acquisition, *lease, ctx),
             Effect::Extended(shard, acquisition, until) => {
-                if let Some(slot) = self.slot(&shard, acquisition) {
-                    slot.fence.extend(until);
+                let Some(slot) = self.slot(&shard, acquisition) else { return };
+                slot.fence.extend(until);
+                if !std::mem::replace(&mut slot.has_begun, true) {
+                    self.start_worker(&shard, ctx);
                 }
             }
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
-            Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition),
+            Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition, ctx),
             Effect::Answer(request, answer) => {
                 let Some(waiting) = self.waiting.remove(&request) else { return };
                 if let Some(shard) = waiting.ends.filter(|_| answer.is_ok()) {
@@ -244,16 +252,22 @@ impl Supervisor {
     }
 
     /// Makes a call to the outside world, and goes on when it has ended.
-    fn call<T: 'static>(
+    ///
+    /// The call is a task of its own: an actor polls all of its futures whenever one of them wakes it, which for a
+    /// thousand renewals would be a million polls.
+    fn call<T: Send + 'static>(
         &self,
         ctx: &mut Context<Self>,
         call: impl Future<Output = T> + 'static,
-        then: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+        then: impl FnOnce(&mut Self, T, &mut Context<Self>) + Send + 'static,
     ) {
-        ctx.spawn(wrap_future::<_, Self>(call).map(|result, supervisor, ctx| {
-            then(supervisor, result, ctx);
-            supervisor.drive(ctx);
-        }));
+        let (supervisor, calls) = (ctx.address(), Arc::clone(&self.calls));
+        actix::spawn(async move {
+            let permit = calls.acquire_owned().await;
+            let result = call.await;
+            drop(permit);
+            supervisor.do_send(Called(Box::new(|supervisor, ctx| then(supervisor, result, ctx))));
+        });
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut Coordinator, Duration)) {
@@ -365,6 +379,22 @@ impl Handler<WriteLease> for Supervisor {
     }
 }
 
+type AfterCall = dyn FnOnce(&mut Supervisor, &mut Context<Supervisor>) + Send;
+
+/// A call to the outside world has ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Called(Box<AfterCall>);
+
+impl Handler<Called> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, Called(then): Called, ctx: &mut Self::Context) {
+        then(self, ctx);
+        self.drive(ctx);
+    }
+}
+
 /// Asks the supervisor to stop the consumer within a time.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -391,6 +421,18 @@ fn note<E: std::fmt::Display>(error: Option<&E>, failures: u32) -> u32 {
             }
             failures.saturating_add(1)
         }
+    }
+}
+
+/// Scans the lease table. One that was deleted is made again: its rows follow from the stream's shards.
+async fn scan(leases: &dyn LeaseStore) -> Result<Vec<Lease>, StoreError> {
+    match leases.scan().await {
+        Err(StoreError::TableMissing(message)) => {
+            error!(table = leases.name(), message, "the lease table is gone, making it again");
+            leases.ensure().await?;
+            leases.scan().await
+        }
+        scanned => scanned,
     }
 }
 

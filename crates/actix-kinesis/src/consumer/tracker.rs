@@ -216,14 +216,13 @@ impl Tracker {
 
     /// Whether the event is neither settled nor given up.
     pub(crate) fn is_open(&self, id: EventId) -> bool {
-        let entry = id.0.checked_sub(self.first).and_then(|offset| self.entries.get(offset as usize));
-        entry.is_some_and(|entry| !matches!(entry.state, State::Settled))
+        self.get(id).is_some_and(|entry| !matches!(entry.state, State::Settled))
     }
 
     /// Whether the delivery is under way.
     pub(crate) fn is_in_flight(&self, id: EventId, attempt: u32) -> bool {
-        let entry = id.0.checked_sub(self.first).and_then(|offset| self.entries.get(offset as usize));
-        entry.is_some_and(|entry| entry.attempts == attempt && matches!(entry.state, State::InFlight(_)))
+        self.get(id)
+            .is_some_and(|entry| entry.attempts == attempt && matches!(entry.state, State::InFlight(_)))
     }
 
     /// Whether an event has been delivered as often as it may be and is not given up.
@@ -340,13 +339,19 @@ impl Tracker {
     }
 
     fn troubled_pages(&self) -> impl Iterator<Item = &Page> {
-        self.troubled.iter().filter_map(|number| self.pages.get(number.checked_sub(self.first_page)? as usize))
+        self.troubled
+            .iter()
+            .filter_map(|number| self.pages.get(number.checked_sub(self.first_page)? as usize))
     }
 
     fn failed_event(&self, id: EventId) -> Option<FailedEvent> {
-        let entry = self.entries.get(id.0.checked_sub(self.first)? as usize)?;
+        let entry = self.get(id)?;
         let State::Exhausted(event, cause) = &entry.state else { return None };
         Some(FailedEvent { event: event.clone(), attempts: entry.attempts, cause: cause.clone() })
+    }
+
+    fn get(&self, id: EventId) -> Option<&Entry> {
+        self.entries.get(id.0.checked_sub(self.first)? as usize)
     }
 
     fn entry(&mut self, id: EventId) -> Option<&mut Entry> {

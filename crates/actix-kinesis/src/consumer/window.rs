@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Starts at one event and doubles while answers come fast; shrinks when they take a good part of the time that an
-/// event has, so that a slow processor never has more events queued than it can answer in time.
+/// Starts at two events, so that one that is stuck does not idle the shard, and doubles while answers come fast;
+/// shrinks when they take a good part of the time that an event has, so that a slow processor does not have more
+/// events queued than it can answer in time.
 ///
 /// A processor that takes long for each event, and works on many at once, is told from one with a queue by the
 /// answer to an event that was alone: while the others take no longer, none of them waits.
@@ -18,7 +19,7 @@ pub(crate) struct Window {
 impl Window {
     /// For events that must be answered within `timeout`.
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self { size: 1.0, timeout, alone: Duration::ZERO }
+        Self { size: 2.0, timeout, alone: Duration::ZERO }
     }
 
     /// The window, at most `limit`.
@@ -117,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_at_one_and_doubles_with_each_round_of_fast_answers() {
+    fn it_starts_at_two_and_doubles_with_each_round_of_fast_answers() {
         let mut window = Window::new(TIMEOUT);
-        for round in 0..9 {
+        for round in 0..8 {
             let size = window.size(LIMIT);
-            assert_eq!(size, 1 << round);
+            assert_eq!(size, 2 << round);
             (0..size).for_each(|_| window.answered(ms(1), size, LIMIT, LIMIT));
         }
     }
@@ -129,18 +130,21 @@ mod tests {
     #[test]
     fn it_does_not_grow_while_it_is_not_full() {
         let mut window = Window::new(TIMEOUT);
-        window.answered(ms(1), 1, 0, LIMIT);
         window.answered(ms(1), 2, 1, LIMIT);
+        window.answered(ms(1), 3, 2, LIMIT);
         (0..100).for_each(|_| window.answered(ms(1), 1, 0, LIMIT));
-        assert_eq!(window.size(LIMIT), 3);
+        assert_eq!(window.size(LIMIT), 4);
     }
 
     #[test]
-    fn a_slow_processor_that_takes_one_event_after_the_other_never_causes_a_time_out() {
+    fn a_slow_processor_that_takes_one_event_after_the_other_causes_no_time_out() {
         for takes in [1, 100, 500, 900, 1_000, 1_100, 2_000, 2_600, 3_000, 3_300, 3_400, 5_000, 9_900] {
             let mut bench = Bench::new(1);
             bench.run(500, |_| ms(takes));
-            assert_eq!(bench.timeouts, 0, "{takes} ms");
+            // The second event of all may be late if the first takes more than half of the time.
+            assert_eq!(bench.timeouts, usize::from(2 * takes > 10_000), "{takes} ms");
+            // Nor has it a longer queue than keeps it busy.
+            assert!(bench.largest <= (2_000 / takes).max(3) as usize, "{takes} ms: {}", bench.largest);
         }
     }
 
@@ -160,8 +164,7 @@ mod tests {
             let mut bench = Bench::new(10);
             let time = bench.run(2_000, |_| ms(takes));
             assert_eq!(bench.timeouts, 0, "{takes} ms");
-            eprintln!("{takes} {time:?} {}", bench.largest);
-            assert!(time < 220 * ms(takes), "{takes} ms: {time:?}");
+            assert!(time < 260 * ms(takes), "{takes} ms: {time:?}");
         }
     }
 
@@ -182,12 +185,17 @@ mod tests {
     fn it_gives_way_when_the_processor_slows_down() {
         let mut bench = Bench::new(1);
         bench.run(10_000, |_| ms(1));
-        let timeouts = bench.timeouts;
+        assert_eq!(bench.window.size(LIMIT), LIMIT);
+        // The queue takes less time than an event has, and yet more than it should.
+        bench.run(3_000, |_| ms(4));
+        assert_eq!(bench.timeouts, 0);
+        assert!((500..=630).contains(&bench.window.size(LIMIT)));
+        // The queue takes longer than an event has.
         bench.run(3_000, |_| ms(1_000));
         assert!(bench.window.size(LIMIT) <= 3);
-        bench.timeouts = timeouts;
+        bench.timeouts = 0;
         bench.run(100, |_| ms(1_000));
-        assert_eq!(bench.timeouts, timeouts);
+        assert_eq!(bench.timeouts, 0);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
 
 use super::checkpoint::{CheckpointWorker, NotStored, StoreEnd};
-use super::event::{AnswerLink, EventProcessed, HandleAnswer, ProcessEvent};
+use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, ProcessEvent};
 use super::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
@@ -230,42 +230,38 @@ impl ConsumerWorker {
     fn deliver(&mut self, delivery: Delivery, events: &Recipient<ProcessEvent>, ctx: &mut Context<Self>) {
         let Delivery { id, attempt, event } = delivery;
         self.equipment.gauges.delivered.add(1);
-        let sent = Instant::now();
+        let (sent, among) = (Instant::now(), self.tracker.in_flight());
+        let delivery = DeliveryId { event: id, attempt, sent, among };
         let generation = self.generation;
-        let among = self.tracker.in_flight();
-        let message = ProcessEvent { event, attempt, id, link: Arc::clone(&self.link) };
-        let answer = wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
-            Ok(EventProcessed::Later) => {}
-            Ok(answer) => {
-                worker.answered(id, attempt, answer);
-                worker.window.answered(
-                    sent.elapsed(),
-                    among,
-                    worker.tracker.in_flight(),
-                    worker.equipment.share.events(),
-                );
-                worker.after_answers(ctx);
-            }
-            Err(_) => worker.unanswered(id, attempt, generation, ctx),
-        });
+        let message = ProcessEvent { event, attempt, delivery, link: Arc::clone(&self.link) };
+        let answer =
+            wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
+                Ok(answer) => worker.answered(delivery, answer, ctx),
+                Err(_) => worker.unanswered(id, attempt, generation, ctx),
+            });
         let deadline = sent + self.equipment.conf.batch_timeout;
         self.deadlines.push_back(Sent { deadline, id, attempt, answer: ctx.spawn(answer) });
     }
 
-    fn answered(&mut self, id: EventId, attempt: u32, answer: EventProcessed) {
+    fn answered(&mut self, delivery: DeliveryId, answer: EventProcessed, ctx: &mut Context<Self>) {
+        let DeliveryId { event, attempt, sent, among } = delivery;
         let gauges = &self.equipment.gauges;
         let success = match &answer {
+            EventProcessed::Later => return,
             EventProcessed::Skipped => &gauges.skipped,
-            _ => &gauges.processed,
+            EventProcessed::Processed | EventProcessed::Failed { .. } => &gauges.processed,
         };
         if let EventProcessed::Failed { reason } = &answer {
             debug!(parent: &self.equipment.span, attempt, reason, "the event processor reports a failure");
         }
-        match self.tracker.answer(id, attempt, answer) {
+        match self.tracker.answer(event, attempt, answer) {
             Verdict::Settled => success.add(1),
             Verdict::Again | Verdict::Exhausted => gauges.failed.add(1),
             Verdict::Late => gauges.late_answers.add(1),
         }
+        let limit = self.equipment.share.events();
+        self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
+        self.after_answers(ctx);
     }
 
     /// The delivery has no answer and never will: the handler panicked, or its actor has stopped. Which of the two
@@ -317,6 +313,10 @@ impl ConsumerWorker {
                 self.tell_done();
                 return self.fail(events, ctx);
             }
+        }
+        if !self.equipment.checkpoint.connected() {
+            return self
+                .end(Outcome::Died { cause: "its checkpoint worker died by a panic".to_owned() }, ctx);
         }
         self.tell_done();
         self.pump(ctx);
@@ -394,6 +394,7 @@ impl ConsumerWorker {
     fn time_out(&mut self, ctx: &mut Context<Self>) {
         let now = Instant::now();
         let timeout = self.equipment.conf.batch_timeout;
+        let is_known = !self.overdue.is_empty();
         let mut late = 0u64;
         while let Some(sent) = self.deadlines.pop_front_if(|sent| sent.deadline <= now) {
             if self.tracker.is_in_flight(sent.id, sent.attempt) {
@@ -405,7 +406,9 @@ impl ConsumerWorker {
         if late > 0 {
             self.window.timed_out();
             self.equipment.gauges.failed.add(late);
-            warn!(parent: &self.equipment.span, events = late, ?timeout, "events were not answered in time");
+            if !is_known {
+                warn!(parent: &self.equipment.span, events = late, ?timeout, "events were not answered in time");
+            }
         }
         self.after_answers(ctx);
         if self.phase == Phase::Delivering {
@@ -545,11 +548,8 @@ impl Handler<ShardDrained> for ConsumerWorker {
 impl Handler<HandleAnswer> for ConsumerWorker {
     type Result = ();
 
-    fn handle(&mut self, HandleAnswer { id, attempt, answer }: HandleAnswer, ctx: &mut Self::Context) {
-        if answer != EventProcessed::Later {
-            self.answered(id, attempt, answer);
-            self.after_answers(ctx);
-        }
+    fn handle(&mut self, HandleAnswer { delivery, answer }: HandleAnswer, ctx: &mut Self::Context) {
+        self.answered(delivery, answer, ctx);
     }
 }
 

@@ -56,7 +56,7 @@ impl Update {
                     update.set(row::CHILDREN, children);
                 }
             }
-            LeaseChange::Release => update.remove(&[row::LEASE_OWNER, row::TOKEN]),
+            LeaseChange::Release => update.remove(&[row::LEASE_OWNER, row::CHECKPOINT_OWNER, row::TOKEN]),
             LeaseChange::HandOver => update.remove(&[row::CHECKPOINT_OWNER, row::TOKEN]),
         }
         update

@@ -238,8 +238,9 @@ async fn the_end_of_a_shard_whose_children_are_unknown_keeps_those_that_the_row_
 }
 
 #[tokio::test]
-async fn a_release_removes_owner_and_token_and_keeps_the_checkpoint() {
-    let expected = with(without(kcl3(), &["leaseOwner", "acquisitionToken"]), &[("leaseCounter", n("42"))]);
+async fn a_release_removes_owners_and_token_and_keeps_the_checkpoint() {
+    let gone = ["leaseOwner", "checkpointOwner", "acquisitionToken"];
+    let expected = with(without(kcl3(), &gone), &[("leaseCounter", n("42"))]);
     assert_eq!(changed(kcl3(), LeaseChange::Release).await, expected);
 }
 

@@ -45,7 +45,7 @@ pub enum Effect {
     Write(Acquisition, LeaseWrite),
     /// Read a row and report to [`Coordinator::looked_up`].
     LookUp(Acquisition, ShardId),
-    /// The lease is ours: start a worker for its shard, at its checkpoint.
+    /// The lease is ours: start a worker for its shard, at its checkpoint. Until when it is ours follows at once.
     Gained(Acquisition, Box<Lease>),
     /// The lease is ours until that time at least.
     Extended(ShardId, Acquisition, Duration),

@@ -2,22 +2,28 @@
 
 use std::time::{Duration, SystemTime};
 
-use kinesis_lease::stream::{ChildShard, RecordsPage, ShardIterator, StartAt};
+use kinesis_lease::stream::{RecordsPage, ShardIterator, StartAt};
 use kinesis_record::{Checkpoint, Position, SequenceNumber, Shard};
+use tokio::time::Instant;
 
 /// If an iterator for `LATEST` is lost before it brought a record, reading goes on this long before it was opened,
 /// so that nothing is missed if the clocks of host and service differ by less.
 const LATEST_MARGIN: Duration = Duration::from_secs(60);
 
 /// The place in a shard: an iterator, or where to open one.
+///
+/// An instant in the future is waited for, by the host's clock; records that arrive before it are not read. If that
+/// clock is ahead of the service's, the service refuses the instant until it has come there, too, and is asked again.
+/// Thus a wrong clock costs time and no record.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     start: StartAt,
     /// The stored position that reading starts at, until the first record has been seen.
     resumed: Option<SequenceNumber>,
     iterator: Option<ShardIterator>,
-    /// The last record has been read; these shards came from this one.
-    end: Option<Vec<ChildShard>>,
+    /// Whether the last reply had no iterator to go on with.
+    severed: bool,
+    clock: Clock,
 }
 
 impl Cursor {
@@ -31,36 +37,32 @@ impl Cursor {
             Checkpoint::At(Position { sequence, .. }) => StartAt::At(sequence.clone()),
         };
         let resumed = checkpoint.position().map(|position| position.sequence.clone());
-        Self { start, resumed, iterator: None, end: None }
+        Self { start, resumed, iterator: None, severed: false, clock: Clock::new() }
     }
 
     pub(super) fn iterator(&self) -> Option<&ShardIterator> {
         self.iterator.as_ref()
     }
 
-    pub(super) fn start(&self) -> StartAt {
+    /// Where to open an iterator.
+    pub(super) fn start(&self) -> &StartAt {
+        &self.start
+    }
+
+    /// How long it is until an iterator may be opened, if the instant to start at has not come.
+    pub(super) fn too_early(&self) -> Option<Duration> {
         match self.start {
-            // The service refuses an instant that its clock has not reached.
-            StartAt::Timestamp(instant) => StartAt::Timestamp(instant.min(SystemTime::now())),
-            ref start => start.clone(),
+            StartAt::Timestamp(instant) => instant.duration_since(self.clock.now()).ok(),
+            _ => None,
         }
     }
 
     pub(super) fn opened(&mut self, iterator: ShardIterator) -> ShardIterator {
         if self.start == StartAt::Latest {
-            self.start = StartAt::Timestamp(SystemTime::now() - LATEST_MARGIN);
+            self.start = StartAt::Timestamp(self.clock.now() - LATEST_MARGIN);
         }
         self.iterator = Some(iterator.clone());
         iterator
-    }
-
-    /// There is nothing behind the page that was read last.
-    pub(super) fn ends_with(&mut self, children: Vec<ChildShard>) {
-        self.end = Some(children);
-    }
-
-    pub(super) fn end(&self) -> Option<Vec<ChildShard>> {
-        self.end.clone()
     }
 
     /// The iterator is of no use any more.
@@ -83,7 +85,23 @@ impl Cursor {
             self.start = StartAt::After(last.sequence.clone());
         }
         self.iterator.clone_from(&page.next);
+        self.severed = page.next.is_none();
         gap
+    }
+
+    /// Whether the reply before had no iterator to go on with.
+    pub(super) fn was_severed(&self) -> bool {
+        self.severed
+    }
+
+    /// The stored position, as long as no record has shown whether its own is still there.
+    pub(super) fn unseen(&self) -> Option<&SequenceNumber> {
+        self.resumed.as_ref()
+    }
+
+    /// Whether the place is at or behind a certain record.
+    pub(super) fn is_at_a_record(&self) -> bool {
+        matches!(self.start, StartAt::At(_) | StartAt::After(_))
     }
 
     /// Whether the shard is closed and no record of it lies behind the place.
@@ -96,16 +114,29 @@ impl Cursor {
 
     /// The service does not know the place: from now on the oldest record, which is behind it if the place has
     /// expired. Returns the place, unless there was none to fall back from.
-    pub(super) fn fall_back(&mut self) -> Option<SequenceNumber> {
-        match std::mem::replace(&mut self.start, StartAt::TrimHorizon) {
-            StartAt::At(place) | StartAt::After(place) => {
-                self.resumed = None;
-                Some(place)
-            }
-            start => {
-                self.start = start;
-                None
-            }
+    pub(super) fn fall_back(&mut self) -> Option<StartAt> {
+        if !self.is_at_a_record() {
+            return None;
         }
+        self.resumed = None;
+        Some(std::mem::replace(&mut self.start, StartAt::TrimHorizon))
+    }
+}
+
+/// The host's wall clock as it was once, moved on by the clock that also runs the pauses. No correction of the wall
+/// clock disturbs it, and in a simulation it shows simulated time.
+#[derive(Debug)]
+struct Clock {
+    wall: SystemTime,
+    read: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { wall: SystemTime::now(), read: Instant::now() }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.wall + self.read.elapsed()
     }
 }

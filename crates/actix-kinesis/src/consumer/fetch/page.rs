@@ -1,10 +1,11 @@
 //! From a page of Kinesis records to events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kinesis_lease::stream::{RawRecord, RecordsPage};
 use kinesis_record::aggregation::{Deaggregated, deaggregate};
-use kinesis_record::{HashRange, Position, ShardId};
+use kinesis_record::{HashRange, Position, SequenceNumber, ShardId};
 
 use crate::consumer::event::{ConsumerEvent, Contents};
 use crate::consumer::tracker::PageItem;
@@ -14,8 +15,8 @@ use crate::consumer::tracker::PageItem;
 pub(crate) struct Unpacker {
     shard: ShardId,
     range: Option<HashRange>,
-    /// What lies at or before it has been processed. The first record read again is the one that holds it.
-    processed: Option<Position>,
+    /// What lies at or before it has been processed or fetched. The first record read again is the one that holds it.
+    passed: Option<Position>,
 }
 
 /// What a page held.
@@ -30,14 +31,20 @@ pub(super) struct Unpacked {
 
 impl Unpacker {
     pub(crate) fn new(shard: ShardId, range: Option<HashRange>, processed: Option<Position>) -> Self {
-        Self { shard, range, processed }
+        Self { shard, range, passed: processed }
     }
 
-    pub(super) fn unpack(&mut self, page: RecordsPage) -> Unpacked {
+    /// Everything up to the record `sequence` has been fetched and must not come again.
+    pub(super) fn pass(&mut self, sequence: SequenceNumber) {
+        let fetched = Position::new(sequence, i64::MAX);
+        self.passed = self.passed.take().max(Some(fetched));
+    }
+
+    pub(super) fn unpack(&self, page: RecordsPage) -> Unpacked {
         let mut unpacked = Unpacked { items: Vec::with_capacity(page.records.len()), ..Unpacked::default() };
         let behind = page.behind;
         for record in page.records {
-            if self.processed.as_ref().is_some_and(|processed| record.sequence < processed.sequence) {
+            if self.passed.as_ref().is_some_and(|passed| record.sequence < passed.sequence) {
                 continue;
             }
             self.unpack_record(record, behind, &mut unpacked);
@@ -45,7 +52,7 @@ impl Unpacker {
         unpacked
     }
 
-    fn unpack_record(&mut self, record: RawRecord, behind: std::time::Duration, unpacked: &mut Unpacked) {
+    fn unpack_record(&self, record: RawRecord, behind: Duration, unpacked: &mut Unpacked) {
         let at = |sub_sequence| Position::new(record.sequence.clone(), sub_sequence);
         let event = |sub_sequence, partition_key, explicit_hash_key, payload, is_aggregated| {
             ConsumerEvent::new(Contents {
@@ -64,15 +71,16 @@ impl Unpacker {
             event(0, partition_key, None, record.data.clone(), false)
         };
         match deaggregate(&record.data, self.range) {
-            Deaggregated::Plain => self.add(PageItem::Event(whole()), at(0), unpacked),
-            Deaggregated::Broken(error) => {
+            Deaggregated::Plain => self.add(PageItem::Event(whole()), unpacked),
+            Deaggregated::Broken(error) if !self.is_passed(&at(0)) => {
                 let event = whole();
                 unpacked.broken.push((event.clone(), error.to_string()));
-                self.add(PageItem::Event(event), at(0), unpacked);
+                unpacked.items.push(PageItem::Event(event));
             }
+            Deaggregated::Broken(_) => {}
             Deaggregated::Aggregated { records, out_of_range } => {
                 if records.is_empty() && out_of_range.is_empty() {
-                    self.add(PageItem::Nothing(at(0)), at(0), unpacked);
+                    self.add(PageItem::Nothing(at(0)), unpacked);
                 }
                 let mut left_out = out_of_range.iter().map(|user| user.sub_sequence).peekable();
                 for user in records {
@@ -87,7 +95,7 @@ impl Unpacker {
                         user.data,
                         true,
                     );
-                    self.add(PageItem::Event(item), at(user.sub_sequence), unpacked);
+                    self.add(PageItem::Event(item), unpacked);
                 }
                 for sub_sequence in left_out {
                     self.leave_out(at(sub_sequence), unpacked);
@@ -97,19 +105,19 @@ impl Unpacker {
     }
 
     fn leave_out(&self, position: Position, unpacked: &mut Unpacked) {
-        if !self.is_processed(&position) {
+        if !self.is_passed(&position) {
             unpacked.left_out.push(position.clone());
             unpacked.items.push(PageItem::Nothing(position));
         }
     }
 
-    fn add(&self, item: PageItem, position: Position, unpacked: &mut Unpacked) {
-        if !self.is_processed(&position) {
+    fn add(&self, item: PageItem, unpacked: &mut Unpacked) {
+        if !self.is_passed(item.position()) {
             unpacked.items.push(item);
         }
     }
 
-    fn is_processed(&self, position: &Position) -> bool {
-        self.processed.as_ref().is_some_and(|processed| position <= processed)
+    fn is_passed(&self, position: &Position) -> bool {
+        self.passed.as_ref().is_some_and(|passed| position <= passed)
     }
 }

@@ -34,6 +34,9 @@ pub(super) struct Slot {
     /// None while the shard waits to be started again.
     pub(super) worker: Option<Addr<ConsumerWorker>>,
     pub(super) parting: Parting,
+    /// Whether a worker has been started: not before the lease's validity is known.
+    pub(super) has_begun: bool,
+    store: Store,
     hash_range: Option<HashRange>,
     gauges: Arc<Gauges>,
     newest: Arc<watch::Sender<Option<Position>>>,
@@ -89,9 +92,11 @@ impl Supervisor {
         let slot = Slot {
             acquisition,
             fence: Arc::new(Fence::new(self.epoch)),
-            checkpoint: self.parts.arbiters.coordination.start(|_| CheckpointWorker::new(store, to_store)),
+            checkpoint: self.start_checkpoint_worker(store.clone(), to_store),
             worker: None,
             parting: Parting::Release,
+            has_begun: false,
+            store,
             hash_range,
             gauges: Arc::clone(&gauges),
             newest: Arc::new(newest),
@@ -103,8 +108,15 @@ impl Supervisor {
         self.slots.insert(shard.clone(), slot);
         let checkpoint = lease.checkpoint;
         self.parts.notifier.notify(ConsumerNotice::ShardStarted { shard: shard.clone(), checkpoint });
-        self.start_worker(&shard, ctx);
         self.publish();
+    }
+
+    fn start_checkpoint_worker(
+        &self,
+        store: Store,
+        newest: watch::Receiver<Option<Position>>,
+    ) -> Addr<CheckpointWorker> {
+        self.parts.arbiters.coordination.start(|_| CheckpointWorker::new(store, newest))
     }
 
     fn initial_timestamp(&self) -> Option<SystemTime> {
@@ -115,9 +127,15 @@ impl Supervisor {
     }
 
     /// Starts a fresh worker behind what is known to be processed.
-    fn start_worker(&mut self, shard: &ShardId, ctx: &mut Context<Self>) {
+    pub(super) fn start_worker(&mut self, shard: &ShardId, ctx: &mut Context<Self>) {
         let Some(World { stream, .. }) = self.world.clone() else { return };
         let initial_timestamp = self.initial_timestamp();
+        if let Some(slot) = self.slots.get(shard).filter(|slot| !slot.checkpoint.connected()) {
+            let anew = self.start_checkpoint_worker(slot.store.clone(), slot.newest.subscribe());
+            if let Some(slot) = self.slots.get_mut(shard) {
+                slot.checkpoint = anew;
+            }
+        }
         let Some(slot) = self.slots.get_mut(shard) else { return };
         let newest = slot.newest.borrow().clone();
         let start = newest.map_or_else(|| slot.stored.borrow().clone(), Checkpoint::At);
@@ -140,13 +158,14 @@ impl Supervisor {
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
         let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
-        let make_fetcher = move |worker, room| Fetcher {
+        let make_fetcher = move |worker: Addr<ConsumerWorker>, room| Fetcher {
             api: stream,
             cursor: Cursor::new(&start, initial_timestamp),
             unpacker: Unpacker::new(shard.clone(), hash_range, start.position().cloned()),
             shard,
             room,
-            worker,
+            pages: worker.clone().recipient(),
+            end: worker.recipient(),
             conf,
             gauges,
             notifier,
@@ -161,24 +180,33 @@ impl Supervisor {
     /// The lease is not ours any more: its worker stops at once.
     pub(super) fn lose_shard(&mut self, shard: &ShardId, acquisition: Acquisition, loss: Loss) {
         let Some(slot) = self.slot(shard, acquisition) else { return };
-        if let Some(worker) = slot.worker.take() {
-            worker.do_send(StopWorker::LeaseLost(loss.clone()));
-        }
+        let worker = slot.worker.take();
+        self.forget_shard(shard);
         warn!(parent: &self.parts.span, %shard, %loss, "lease lost");
-        self.parts.notifier.notify(ConsumerNotice::LeaseLost { shard: shard.clone(), loss });
         if let Some(stopping) = &mut self.stopping {
             stopping.report.not_stored.push(shard.clone());
         }
-        self.forget_shard(shard);
+        self.parts.notifier.notify(ConsumerNotice::LeaseLost { shard: shard.clone(), loss: loss.clone() });
+        if let Some(worker) = worker {
+            worker.do_send(StopWorker::LeaseLost(loss));
+        }
     }
 
     /// A KCL 3.x leader wants the shard to be read by another worker.
-    pub(super) fn drain_for_another(&mut self, shard: &ShardId, acquisition: Acquisition) {
+    pub(super) fn drain_for_another(
+        &mut self,
+        shard: &ShardId,
+        acquisition: Acquisition,
+        ctx: &mut Context<Self>,
+    ) {
         let deadline = Instant::now() + self.parts.conf.worker.shutdown_timeout;
         let Some(slot) = self.slot(shard, acquisition) else { return };
         slot.parting = Parting::HandOver;
-        if let Some(worker) = &slot.worker {
-            worker.do_send(StopWorker::Drain { deadline, reason: ShutdownReason::HandedOver });
+        match &slot.worker {
+            Some(worker) => {
+                worker.do_send(StopWorker::Drain { deadline, reason: ShutdownReason::HandedOver });
+            }
+            None => self.part_with(shard, acquisition, ctx),
         }
     }
 
@@ -238,8 +266,9 @@ impl Supervisor {
                 self.parts.notifier.notify(notice);
                 let shard = shard.clone();
                 ctx.run_later(after, move |supervisor, ctx| {
-                    let is_waiting = supervisor.stopping.is_none();
-                    if let Some(slot) = supervisor.slot(&shard, acquisition).filter(|_| is_waiting) {
+                    let is_going_on = supervisor.stopping.is_none();
+                    let slot = supervisor.slot(&shard, acquisition);
+                    if let Some(slot) = slot.filter(|slot| is_going_on && slot.parting == Parting::Release) {
                         slot.gauges.restarts.add(1);
                         supervisor.start_worker(&shard, ctx);
                     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::{ActorContext, ActorFutureExt, AsyncContext, Context};
-use kinesis_lease::coordinator::Acquisition;
+use kinesis_lease::coordinator::{Acquisition, Coordinator};
 use kinesis_record::ShardId;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -120,7 +120,8 @@ impl Supervisor {
     }
 
     pub(super) fn finish_if_stopped(&mut self, ctx: &mut Context<Self>) {
-        if self.stopping.is_some() && self.slots.is_empty() {
+        let holds_nothing = self.coordinator.as_ref().is_none_or(Coordinator::is_empty_handed);
+        if self.stopping.is_some() && self.slots.is_empty() && holds_nothing {
             self.finish(ctx);
         }
     }

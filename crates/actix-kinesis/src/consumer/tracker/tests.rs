@@ -207,7 +207,11 @@ fn page_with(size: u128, percentage: f64, exhausted: usize) -> Tracker {
     let mut tracker = Tracker::new(0, percentage);
     tracker.add_page(events(1..=size));
     for (index, delivery) in deliver_all(&mut tracker).iter().enumerate() {
-        if index < exhausted { failed(&mut tracker, delivery) } else { processed(&mut tracker, delivery) };
+        if index < exhausted {
+            failed(&mut tracker, delivery)
+        } else {
+            processed(&mut tracker, delivery)
+        };
     }
     tracker
 }
@@ -275,11 +279,7 @@ fn what_holds_nothing_to_deliver_is_passed() {
     assert_eq!(tracker.done(), Some(&at(2, 0)));
     assert!(tracker.is_drained());
 
-    tracker.add_page(vec![
-        PageItem::Nothing(at(3, 0)),
-        event_at(at(3, 1), 1),
-        PageItem::Nothing(at(3, 2)),
-    ]);
+    tracker.add_page(vec![PageItem::Nothing(at(3, 0)), event_at(at(3, 1), 1), PageItem::Nothing(at(3, 2))]);
     tracker.add_page(vec![PageItem::Nothing(at(4, 0))]);
     assert_eq!(tracker.done(), Some(&at(3, 0)));
     let deliveries = deliver_all(&mut tracker);

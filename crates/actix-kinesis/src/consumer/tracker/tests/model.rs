@@ -172,6 +172,8 @@ impl Model {
         assert_eq!(tracker.done(), settled.checked_sub(1).map(|last| &self.events[last].position));
         assert_eq!(tracker.in_flight(), is(Standing::InFlight).count());
         assert_eq!(tracker.bytes(), payloads + open.len() * OVERHEAD_BYTES);
+        let delivered = open.iter().filter(|event| event.attempts > 0 && event.standing != Standing::Settled);
+        assert_eq!(tracker.unsettled(), delivered.count());
         assert_eq!(tracker.is_drained(), open.is_empty());
         assert_eq!(tracker.has_again(), is(Standing::Due).any(|event| event.attempts > 0));
         assert_eq!(tracker.has_exhausted(), is(Standing::Exhausted).next().is_some());
@@ -179,6 +181,7 @@ impl Model {
         for (id, event) in (0..).zip(&self.events) {
             let is_in_flight = event.standing == Standing::InFlight;
             assert_eq!(tracker.is_in_flight(EventId(id), event.attempts), is_in_flight);
+            assert_eq!(tracker.is_open(EventId(id)), event.standing != Standing::Settled);
         }
         // Nothing is kept that is settled with everything before it.
         assert_eq!(tracker.entries.len(), open.len());

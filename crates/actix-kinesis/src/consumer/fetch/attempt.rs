@@ -1,0 +1,170 @@
+//! One attempt to read on, and what a reply or a refusal means for the shard.
+
+use kinesis_lease::stream::{ChildShard, RecordsPage, ShardIterator, StartAt, StreamError, StreamErrorKind};
+use kinesis_record::{Shard, ShardId};
+use tokio::time::sleep;
+use tracing::{debug, info};
+
+use super::pace::Pace;
+use super::{Fetcher, bytes_of};
+
+/// What an attempt brought.
+pub(super) struct Fetched {
+    pub(super) page: RecordsPage,
+    /// Nothing comes behind the page, ever. These shards came from this one.
+    pub(super) end: Option<Vec<ChildShard>>,
+}
+
+impl Fetched {
+    fn end(children: Vec<ChildShard>) -> Self {
+        let nothing = RecordsPage {
+            records: Vec::new(),
+            next: None,
+            behind: std::time::Duration::ZERO,
+            children: Vec::new(),
+        };
+        Self { page: nothing, end: Some(children) }
+    }
+}
+
+impl Fetcher {
+    /// Reads one page. After a failure the next attempt goes on at the same place: nothing is skipped by one.
+    pub(super) async fn attempt(&mut self, limit: u32, pace: &mut Pace) -> Result<Fetched, StreamError> {
+        let iterator = match self.cursor.iterator() {
+            Some(iterator) => iterator.clone(),
+            None => match self.open().await {
+                Ok(iterator) => iterator,
+                Err(error) => return self.not_opened(error).await,
+            },
+        };
+        let error = match self.api.get_records(&iterator, limit).await {
+            Ok(page) => {
+                pace.read(bytes_of(&page));
+                return self.read(page).await;
+            }
+            Err(error) => error,
+        };
+        match error.kind {
+            StreamErrorKind::ExpiredIterator | StreamErrorKind::InvalidArgument => {
+                debug!(shard = %self.shard, "iterator refused, opening another behind the last record fetched");
+                self.cursor.close();
+                Err(error)
+            }
+            StreamErrorKind::NotFound => {
+                self.cursor.close();
+                self.if_gone(error).await
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn open(&mut self) -> Result<ShardIterator, StreamError> {
+        if let Some(wait) = self.cursor.too_early() {
+            info!(shard = %self.shard, ?wait, "the instant to read from has not come yet");
+            sleep(wait).await;
+        }
+        let iterator = self.api.shard_iterator(&self.shard, self.cursor.start()).await?;
+        Ok(self.cursor.opened(iterator))
+    }
+
+    /// A reply without a next iterator is the end if it names children. Otherwise it may be a slip of the service: it
+    /// is the end only if the stream shows the shard closed, and an iterator opened anew brings nothing more.
+    async fn read(&mut self, page: RecordsPage) -> Result<Fetched, StreamError> {
+        if page.next.is_some() {
+            return Ok(self.fetched(page, None));
+        }
+        let is_told = !page.children.is_empty();
+        if !page.records.is_empty() || is_told && self.cursor.unseen().is_none() {
+            let end = is_told.then(|| page.children.clone());
+            return Ok(self.fetched(page, end));
+        }
+        let shards = self.api.list_shards().await?;
+        let Some(shard) = shards.iter().find(|shard| shard.id == self.shard) else {
+            let error =
+                passing("a reply without an iterator for a shard that is not in the stream".to_owned());
+            return self.gone(shards, error);
+        };
+        let children = if is_told { page.children.clone() } else { children_of(&self.shard, &shards) };
+        if !is_told && (shard.is_open() || !self.cursor.was_severed()) {
+            self.fetched(page, None);
+            return Err(passing(format!("a reply without an iterator for shard {}", shard.id)));
+        }
+        if children.is_empty() {
+            return Err(self.childless());
+        }
+        if self.cursor.unseen().is_some() && !self.cursor.is_behind_the_last_record_of(shard) {
+            self.gap(
+                "the record at the stored position is gone, and the shard ends without another".to_owned(),
+            );
+        }
+        Ok(self.fetched(page, Some(children)))
+    }
+
+    fn fetched(&mut self, page: RecordsPage, end: Option<Vec<ChildShard>>) -> Fetched {
+        if let Some(gap) = self.cursor.advance(&page) {
+            self.gap(gap);
+        }
+        Fetched { page, end }
+    }
+
+    /// GetShardIterator failed.
+    async fn not_opened(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+        match error.kind {
+            StreamErrorKind::NotFound => self.if_gone(error).await,
+            StreamErrorKind::InvalidArgument if self.cursor.is_at_a_record() => {
+                self.if_behind_the_end(error).await
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// The service does not know the place: either no record can come behind it, or it has expired.
+    async fn if_behind_the_end(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+        let shards = self.api.list_shards().await?;
+        let listed = shards.iter().find(|shard| shard.id == self.shard);
+        if listed.is_some_and(|shard| self.cursor.is_behind_the_last_record_of(shard)) {
+            let children = children_of(&self.shard, &shards);
+            return if children.is_empty() { Err(self.childless()) } else { Ok(Fetched::end(children)) };
+        }
+        let refused = self.cursor.fall_back();
+        if let Some(StartAt::At(place) | StartAt::After(place)) = &refused {
+            self.gap(format!(
+                "position {place} is not known to the stream any more ({error}); reading goes on at the oldest \
+                 record behind it"
+            ));
+        }
+        if let Some(StartAt::After(place)) = refused {
+            self.unpacker.pass(place);
+        }
+        Err(error)
+    }
+
+    async fn if_gone(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+        let shards = self.api.list_shards().await?;
+        if shards.iter().any(|shard| shard.id == self.shard) {
+            return Err(passing(format!("{error}, yet the stream shows the shard")));
+        }
+        self.gone(shards, error)
+    }
+
+    /// A shard that a complete list does not show is gone, and all that was in it. A list of nothing shows nothing.
+    fn gone(&self, shards: Vec<Shard>, error: StreamError) -> Result<Fetched, StreamError> {
+        if shards.is_empty() {
+            return Err(error);
+        }
+        self.gap("the shard is no longer in the stream: what was not read of it has expired".to_owned());
+        Ok(Fetched::end(children_of(&self.shard, &shards)))
+    }
+
+    fn childless(&self) -> StreamError {
+        passing(format!("shard {} is closed, but the stream does not name its children yet", self.shard))
+    }
+}
+
+fn passing(message: String) -> StreamError {
+    StreamError { kind: StreamErrorKind::Unavailable, message }
+}
+
+fn children_of(shard: &ShardId, shards: &[Shard]) -> Vec<ChildShard> {
+    shards.iter().filter(|child| child.parents.contains(shard)).map(ChildShard::from).collect()
+}
