@@ -18,11 +18,15 @@
 //! drives it under its own time. DynamoDB is the embedded server `dynoxide`, which wants requests to be
 //! signed, with whatever credentials; Kinesis does not look at signatures.
 
+mod builder;
+pub mod faults;
+mod journal;
 mod local;
 pub mod model;
 mod server;
 
-pub use local::{Builder, LocalAws, StartError};
+pub use builder::{Builder, StartError};
+pub use local::LocalAws;
 
 /// Keeps the example of the README compiling.
 #[cfg(doctest)]

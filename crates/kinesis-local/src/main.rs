@@ -2,14 +2,17 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use kinesis_local::LocalAws;
+use kinesis_local::faults::Fault;
 use kinesis_local::model::reshard::MAX_SHARDS;
 use tracing_subscriber::EnvFilter;
 
-/// Kinesis and DynamoDB on 127.0.0.1, in memory: everything is gone when the program ends.
+/// Kinesis and DynamoDB on 127.0.0.1, in memory unless a directory is given.
 ///
 /// What it does goes to standard error, as much as RUST_LOG asks for (for example
 /// RUST_LOG=kinesis_local=debug for a line per call). Payloads are never logged.
@@ -22,7 +25,26 @@ struct Arguments {
     /// The port of DynamoDB; 0 for any that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     dynamodb_port: u16,
-    /// A stream to create at the start, with its number of shards; may be given several times
+    /// The address to listen on; on any other than 127.0.0.1, whoever can reach this machine is let in
+    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST.into())]
+    host: IpAddr,
+    /// Also serve both services under TLS on this port; 0 for any that is free
+    #[arg(long, value_name = "PORT")]
+    tls_port: Option<u16>,
+    /// Where to write the certificate that clients under TLS have to trust, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    tls_cert_out: Option<PathBuf>,
+    /// A directory to keep streams and tables in; without it, everything is gone at the end
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Faults to set at the start: a JSON file with one fault or an array of faults
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// The seed of faults that strike by chance
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// A stream to create at the start, with its number of shards, unless it is in the directory; may be given
+    /// several times
     #[arg(long, value_name = "NAME:SHARDS", value_parser = parse_stream)]
     stream: Vec<StreamArgument>,
 }
@@ -61,16 +83,38 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let mut builder =
         LocalAws::builder().kinesis_port(arguments.kinesis_port).dynamodb_port(arguments.dynamodb_port);
+    builder = builder.host(arguments.host).seed(arguments.seed);
+    if let Some(port) = arguments.tls_port {
+        builder = builder.tls_port(port);
+    }
+    if let Some(directory) = &arguments.data {
+        builder = builder.data(directory);
+    }
+    if let Some(path) = &arguments.faults {
+        for fault in read_faults(path)? {
+            builder = builder.fault(fault);
+        }
+    }
     for stream in &arguments.stream {
         builder = builder.stream(&stream.name, stream.shards);
     }
     let stop = stop_signal()?;
     let aws = builder.start().await?;
+    if let (Some(path), Some(certificate)) = (&arguments.tls_cert_out, aws.certificate()) {
+        std::fs::write(path, certificate)
+            .map_err(|error| format!("cannot write the certificate to {}: {error}", path.display()))?;
+    }
     introduce(&aws, &arguments.stream)?;
     stop.await;
     tracing::info!("stopping");
     aws.stop().await;
     Ok(())
+}
+
+fn read_faults(path: &Path) -> Result<Vec<Fault>, Box<dyn Error>> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    Ok(Fault::all_from_json(&text).map_err(|error| format!("{shown}: {error}"))?)
 }
 
 /// Says where the services are and how to point a client at them.
@@ -80,6 +124,9 @@ fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "Kinesis:  {kinesis}")?;
     writeln!(out, "DynamoDB: {dynamodb}")?;
+    if let Some(url) = aws.tls_url() {
+        writeln!(out, "TLS:      {url} for both")?;
+    }
     for StreamArgument { name, shards } in streams {
         writeln!(out, "Stream:   {name} with {shards} shard{}", if *shards == 1 { "" } else { "s" })?;
     }

@@ -1,135 +1,218 @@
-//! The model on the wire: HTTP/1.1 with `application/x-amz-json-1.1`, one operation per POST, named by the
-//! header
+//! The services on the wire: HTTP/1.1 and HTTP/2, one operation per POST, named by the header
 //! `X-Amz-Target`.
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`transport`] | connections, in clear and under TLS |
+//! | [`tls`] | the certificate, and both services on one port |
+//! | [`body`] | bodies of replies: whole, cut off, in pieces |
+//! | [`fate`] | how a call ends when faults have their hands in it |
+//! | [`kinesis`] | a call of Kinesis from its request to its reply |
+//! | [`form`] | JSON and CBOR, by content type |
+//! | [`cbor`] | from CBOR to JSON and back |
 //! | [`parameters`] | a request's JSON |
-//! | [`dispatch`] | from a request's JSON to the model and back |
+//! | [`dispatch`](mod@dispatch) | from a request's JSON to the model and back |
 //! | [`answer`] | a reply's JSON |
+//! | [`subscribe`] | SubscribeToShard, a reply that goes on |
+//! | [`frames`] | frames of an event stream |
+//! | [`dynamodb`] | a call of DynamoDB on its way to dynoxide |
 //! | [`calls`] | how often each operation was called |
+//! | [`control`] | faults and counters over HTTP |
 
 mod answer;
+mod body;
 pub(crate) mod calls;
+mod cbor;
+mod control;
 mod dispatch;
+mod dynamodb;
+mod fate;
+mod form;
+mod frames;
+mod kinesis;
 mod parameters;
+mod subscribe;
+mod tls;
+mod transport;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::Response;
-use axum::serve::ListenerExt;
-use bytes::Bytes;
-use tokio::net::TcpListener;
+use hyper::header::HeaderName;
+use tokio::sync::Notify;
 
-use crate::model::{Kinesis, KinesisError, Operation, Timestamp};
+use crate::faults::FaultSet;
+use crate::journal::{self, Journal, Past};
+use crate::model::{Kinesis, KinesisError, Operation, SubscriptionId, Timestamp};
 use calls::Calls;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.1");
-const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
-const TARGET_PREFIX: &str = "Kinesis_20131202.";
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+pub(crate) use dispatch::dispatch;
+pub(crate) use dynamodb::DynamoDb;
+pub(crate) use kinesis::KinesisWire;
+pub(crate) use tls::{BothWires, Certificate};
+pub(crate) use transport::serve;
 
-/// A PutRecords call of 10 MiB has 14 MiB in base64, and its partition keys may be escaped.
-const MAX_BODY: usize = 32 << 20;
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 
 /// The model with what a server needs around it.
 pub(crate) struct Shared {
     model: Mutex<Kinesis>,
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     pub(crate) calls: Calls,
+    pub(crate) faults: FaultSet,
     requests: AtomicU64,
+    /// Where changes are kept. It is held while something changes, so that the order there is the order in
+    /// which things happened.
+    journal: Mutex<Option<Journal>>,
+    /// The subscriptions that are served.
+    watching: Mutex<BTreeMap<SubscriptionId, Arc<Notify>>>,
+}
+
+/// The model, held. What its work means for subscriptions is told when it is let go.
+pub(crate) struct Held<'a> {
+    model: MutexGuard<'a, Kinesis>,
+    watching: &'a Mutex<BTreeMap<SubscriptionId, Arc<Notify>>>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Kinesis;
+
+    fn deref(&self) -> &Kinesis {
+        &self.model
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Kinesis {
+        &mut self.model
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let woken = self.model.take_woken();
+        if !woken.is_empty() {
+            let watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+            woken.iter().filter_map(|id| watching.get(id)).for_each(|woken| woken.notify_one());
+        }
+    }
 }
 
 impl Shared {
-    pub(crate) fn new(model: Kinesis, clock: Box<dyn Fn() -> SystemTime + Send + Sync>) -> Self {
-        Self { model: Mutex::new(model), clock, calls: Calls::default(), requests: AtomicU64::new(0) }
+    pub(crate) fn new(
+        model: Kinesis,
+        clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
+        faults: FaultSet,
+    ) -> Self {
+        let (calls, requests) = (Calls::default(), AtomicU64::new(0));
+        let (journal, watching) = (Mutex::default(), Mutex::default());
+        Self { model: Mutex::new(model), clock, calls, faults, requests, journal, watching }
     }
 
     /// The model, held for one call that does not wait for anything.
-    pub(crate) fn model(&self) -> MutexGuard<'_, Kinesis> {
-        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn model(&self) -> Held<'_> {
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        Held { model, watching: &self.watching }
+    }
+
+    /// Brings the past back and keeps what happens from now on. Limits do not hold for the past.
+    ///
+    /// # Errors
+    /// When a call of the past does not work any more.
+    pub(crate) fn remember(&self, journal: Journal, past: &[Past]) -> Result<(), String> {
+        let limits = std::mem::take(&mut self.model().settings.limits);
+        for call in past {
+            let (at, operation, request) =
+                call.call().ok_or_else(|| format!("this version does not know {call:?}"))?;
+            dispatch(self, operation, request.as_bytes(), at)
+                .map_err(|error| format!("{operation} at {at} does not work again: {error}"))?;
+        }
+        self.model().settings.limits = limits;
+        *self.journal() = Some(journal);
+        Ok(())
+    }
+
+    /// The streams that are there.
+    pub(crate) fn stream_names(&self) -> Vec<String> {
+        self.model().streams.keys().cloned().collect()
+    }
+
+    /// Keeps nothing from now on.
+    pub(crate) fn close(&self) {
+        *self.journal() = None;
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Option<Journal>> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies a call to the model, and keeps it if it is to be kept.
+    fn apply(&self, operation: Operation, body: &[u8]) -> Result<String, KinesisError> {
+        if !journal::changes(operation) {
+            return dispatch(self, operation, body, self.now());
+        }
+        // Without a journal, calls need not wait for one another.
+        let mut journal = Some(self.journal()).filter(|journal| journal.is_some());
+        let now = self.now();
+        let reply = dispatch(self, operation, body, now)?;
+        if let Some(journal) = journal.as_deref_mut().and_then(Option::as_mut) {
+            let stored = match operation {
+                Operation::PutRecords => journal::stored(body, &reply),
+                _ => Some(body.to_vec()),
+            };
+            stored.map_or(Ok(()), |body| journal.keep(now, operation, &body)).map_err(not_kept)?;
+        }
+        Ok(reply)
+    }
+
+    /// Does the work of a call whose request is this, and keeps it.
+    pub(crate) fn change<R>(
+        &self,
+        operation: Operation,
+        request: impl FnOnce() -> serde_json::Value,
+        work: impl FnOnce(&mut Kinesis, Timestamp) -> Result<R, KinesisError>,
+    ) -> Result<R, KinesisError> {
+        let mut journal = self.journal();
+        let now = self.now();
+        let result = work(&mut self.model(), now)?;
+        if let Some(journal) = journal.as_mut() {
+            journal.keep(now, operation, request().to_string().as_bytes()).map_err(not_kept)?;
+        }
+        Ok(result)
+    }
+
+    /// Tells when a subscription may have news.
+    fn watch(&self, id: SubscriptionId) -> Arc<Notify> {
+        let woken = Arc::new(Notify::new());
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner).insert(id, woken.clone());
+        woken
+    }
+
+    fn forget(&self, id: SubscriptionId) {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)().into()
     }
+
+    fn request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        format!("00000000-0000-4000-8000-{number:012x}")
+    }
+}
+
+fn not_kept(error: std::io::Error) -> KinesisError {
+    tracing::error!(%error, "a change is not kept");
+    KinesisError::InternalFailure(format!("The change is made, but it cannot be kept: {error}"))
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("calls", &self.calls).finish_non_exhaustive()
     }
-}
-
-/// Serves the model on `listener` until `stop` is through and the calls that were running by then are
-/// answered.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    shared: Arc<Shared>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY on a connection");
-        }
-    });
-    let app = Router::new().fallback(handle).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(shared);
-    axum::serve(listener, app).with_graceful_shutdown(stop).await
-}
-
-async fn handle(
-    State(shared): State<Arc<Shared>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let number = shared.requests.fetch_add(1, Ordering::Relaxed);
-    let result = match body {
-        Ok(body) => call(&shared, &headers, &body),
-        Err(rejection) => Err(KinesisError::Serialization(rejection.body_text())),
-    };
-    let (status, body) = match result {
-        Ok(body) => (StatusCode::OK, body),
-        Err(error) => {
-            let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            (status, answer::error(&error))
-        }
-    };
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    if let Ok(id) = HeaderValue::from_str(&format!("00000000-0000-4000-8000-{number:012x}")) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
-    response
-}
-
-fn call(shared: &Shared, headers: &HeaderMap, body: &[u8]) -> Result<String, KinesisError> {
-    let target = headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
-    let Some(operation) = target.strip_prefix(TARGET_PREFIX).and_then(Operation::named) else {
-        return Err(KinesisError::UnknownOperation(format!("There is no operation {target:?} here.")));
-    };
-    shared.calls.count(operation);
-    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    if content_type.starts_with(b"application/x-amz-cbor") {
-        return Err(KinesisError::Serialization(
-            "This server speaks application/x-amz-json-1.1: set the client to JSON instead of CBOR."
-                .to_owned(),
-        ));
-    }
-    let result = dispatch::dispatch(shared, operation, body);
-    match &result {
-        Ok(reply) => tracing::debug!(%operation, request = body.len(), reply = reply.len(), "served"),
-        Err(error) => tracing::debug!(%operation, code = error.code(), "refused"),
-    }
-    result
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -77,4 +77,48 @@ fn a_stream_that_cannot_be_is_refused_with_the_reason() {
     }
     let said = refused(&["--stream", "flights:1", "--stream", "flights:2"]);
     assert!(said.contains("flights") && said.contains("already exists"), "{said}");
+}
+
+#[test]
+fn faults_come_from_a_file_and_the_certificate_goes_to_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (faults, certificate) = (directory.path().join("faults.json"), directory.path().join("local.pem"));
+    std::fs::write(&faults, r#"[{"on": "ListStreams", "do": {"error": "LimitExceededException"}}]"#).unwrap();
+    let file = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let arguments = ["--faults", &file(&faults), "--tls-port", "0", "--tls-cert-out", &file(&certificate)];
+    let (mut child, lines) = started(&arguments);
+    assert!(lines.iter().any(|line| line.starts_with("TLS:      https://localhost:")), "{lines:?}");
+    assert!(std::fs::read_to_string(certificate).unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
+    let address = lines[0].split("http://").nth(1).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /_control/faults HTTP/1.0\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("LimitExceededException"), "{reply}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_a_file_of_faults_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("faults.json");
+    std::fs::write(&path, r#"{"on": "ListStreams", "do": "explode"}"#).unwrap();
+    let said = refused(&["--faults", path.to_str().unwrap()]);
+    assert!(said.contains("faults.json") && said.contains("explode"), "{said}");
+    let said = refused(&["--faults", directory.path().join("none").to_str().unwrap()]);
+    assert!(said.contains("cannot read"), "{said}");
+}
+
+#[test]
+fn what_is_in_the_directory_outlives_a_killed_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--data", directory.path().to_str().unwrap(), "--stream", "flights:2"];
+    for _ in 0..2 {
+        let (mut child, _) = started(&arguments);
+        let taken = refused(&arguments);
+        assert!(taken.contains("another process"), "{taken}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -4,8 +4,10 @@ use std::ops::Bound;
 
 use kinesis_record::{Shard, ShardId};
 
+use super::encryption::EncryptionType;
 use super::error::{KinesisError, within};
-use super::opaque::{Seal, open, seal};
+use super::opaque::{Seal, TOKEN_LIFETIME, open, seal};
+use super::operation::Operation;
 use super::service::Kinesis;
 use super::shard::shard_number;
 use super::stream::{RecordDistribution, Stream, StreamMode, StreamStatus};
@@ -33,6 +35,14 @@ pub struct StreamSummary {
     pub max_record_kib: u32,
     /// Its open shards.
     pub open_shard_count: u32,
+    /// Its registered consumers.
+    pub consumer_count: u32,
+    /// Whether it encrypts its records.
+    pub encryption: EncryptionType,
+    /// The key that it encrypts them with.
+    pub key_id: Option<String>,
+    /// The metrics of enhanced monitoring.
+    pub metrics: Vec<&'static str>,
 }
 
 /// A call of DescribeStream.
@@ -87,6 +97,7 @@ impl Kinesis {
         target: &StreamTarget,
         now: Timestamp,
     ) -> Result<StreamSummary, KinesisError> {
+        self.admit(Operation::DescribeStreamSummary, now)?;
         Ok(summary(self.any_stream(target, now)?, now))
     }
 
@@ -100,6 +111,7 @@ impl Kinesis {
         now: Timestamp,
     ) -> Result<DescribeStreamResponse, KinesisError> {
         let limit = within(request.limit.unwrap_or(100), "limit", 1..=10_000)?.min(100) as usize;
+        self.admit(Operation::DescribeStream, now)?;
         let stream = self.any_stream(&request.stream, now)?;
         let summary = summary(stream, now);
         if summary.status == StreamStatus::Creating {
@@ -115,18 +127,23 @@ impl Kinesis {
     /// Lists the streams.
     ///
     /// # Errors
-    /// `ValidationException` for a limit out of range, `InvalidArgumentException` for what is no token.
+    /// `ValidationException` for a limit out of range, `InvalidArgumentException` for what is no token,
+    /// `ExpiredNextTokenException` for a token older than five minutes.
     pub fn list_streams(
         &mut self,
         request: ListStreamsRequest,
         now: Timestamp,
     ) -> Result<ListStreamsResponse, KinesisError> {
         let limit = within(request.limit.unwrap_or(100), "limit", 1..=10_000)? as usize;
+        self.admit(Operation::ListStreams, now)?;
         self.streams.retain(|_, stream| !stream.is_gone(now));
         let start = match request.next_token {
             Some(token) => {
-                let ([], name) = open(Seal::ListStreams, &token)
+                let ([issued], name) = open(Seal::ListStreams, &token)
                     .ok_or_else(|| KinesisError::InvalidArgument("Invalid NextToken.".to_owned()))?;
+                if now.as_millis() > issued.saturating_add(TOKEN_LIFETIME) {
+                    return Err(KinesisError::expired_token());
+                }
                 Some(name)
             }
             None => request.exclusive_start_stream_name,
@@ -135,7 +152,7 @@ impl Kinesis {
         let mut rest = self.streams.range((bound, Bound::Unbounded));
         let streams: Vec<_> = rest.by_ref().take(limit).map(|(_, stream)| summary(stream, now)).collect();
         let last = streams.last().filter(|_| rest.next().is_some());
-        let next_token = last.map(|last| seal(Seal::ListStreams, &[], &last.stream_name));
+        let next_token = last.map(|last| seal(Seal::ListStreams, &[now.as_millis()], &last.stream_name));
         Ok(ListStreamsResponse { streams, next_token })
     }
 }
@@ -151,6 +168,10 @@ fn summary(stream: &Stream, now: Timestamp) -> StreamSummary {
         retention_hours: stream.retention_hours,
         max_record_kib: stream.max_record_kib,
         open_shard_count: stream.open_count() as u32,
+        consumer_count: stream.consumers.len() as u32,
+        encryption: stream.encryption(),
+        key_id: stream.key_id.clone(),
+        metrics: stream.metrics.iter().copied().collect(),
     }
 }
 

@@ -89,6 +89,11 @@ impl KinesisError {
         ))
     }
 
+    /// A paging token is older than five minutes.
+    pub(crate) fn expired_token() -> Self {
+        Self::ExpiredNextToken("The NextToken has expired: it is good for 300 seconds.".to_owned())
+    }
+
     /// The request lacks `member`.
     pub(crate) fn missing(member: &str) -> Self {
         Self::Validation(format!(

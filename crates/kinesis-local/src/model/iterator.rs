@@ -18,9 +18,9 @@ pub enum StartingPosition {
     TrimHorizon,
     /// Behind the newest record at the moment of the call.
     Latest,
-    /// The record with this sequence number.
+    /// The record with this sequence number; the oldest that is still there if the retention has outlived it.
     AtSequenceNumber(String),
-    /// Behind the record with this sequence number.
+    /// Behind the record with this sequence number; likewise.
     AfterSequenceNumber(String),
     /// The first record that came at this instant or later; the instant must not lie in the future.
     AtTimestamp(Timestamp),
@@ -72,37 +72,42 @@ impl Kinesis {
     ///
     /// # Errors
     /// `ResourceNotFoundException` without such a stream or shard; `InvalidArgumentException` for a sequence
-    /// number that the shard cannot have given and for an instant in the future.
+    /// number that the shard cannot have given and for an instant in the future;
+    /// `ProvisionedThroughputExceededException` under limits.
     pub fn get_shard_iterator(
         &mut self,
         request: GetShardIteratorRequest,
         now: Timestamp,
     ) -> Result<String, KinesisError> {
+        let limits = self.settings.limits;
         let stream = self.live_stream(&request.stream, now)?;
-        let horizon = stream.horizon(now);
-        let number = stream.shard(&request.shard_id)?.number;
-        if let Some(shard) = stream.shards.get_mut(&number) {
-            shard.trim(horizon);
+        let shard = stream.trimmed_shard(&request.shard_id, now)?;
+        let number = shard.number;
+        if limits && !shard.reads.admit_iterator(now) {
+            return Err(stream.rate_exceeded(number));
         }
         let shard = stream.shard(&request.shard_id)?;
-        let index = starting_index(stream, shard, &request.position, now)?;
+        let index = starting_index(stream, shard, &request.position, "GetShardIterator", now)?;
         Ok(Cursor::new(stream, number, index, now).seal())
     }
 }
 
-/// The index that `position` means now.
-fn starting_index(
+/// The index that `position` means now in a call of `operation`.
+pub(crate) fn starting_index(
     stream: &Stream,
     shard: &ShardState,
     position: &StartingPosition,
+    operation: &str,
     now: Timestamp,
 ) -> Result<u64, KinesisError> {
     match position {
         StartingPosition::TrimHorizon => Ok(0),
         StartingPosition::Latest => Ok(shard.next_index()),
-        StartingPosition::AtSequenceNumber(text) => index_of(stream, shard, text).map(|(index, _)| index),
+        StartingPosition::AtSequenceNumber(text) => {
+            index_of(stream, shard, text, operation).map(|(index, _)| index)
+        }
         StartingPosition::AfterSequenceNumber(text) => {
-            index_of(stream, shard, text).map(|(index, exact)| index + u64::from(exact))
+            index_of(stream, shard, text, operation).map(|(index, exact)| index + u64::from(exact))
         }
         StartingPosition::AtTimestamp(instant) if *instant > now => {
             Err(KinesisError::InvalidArgument(format!(
@@ -115,10 +120,15 @@ fn starting_index(
 }
 
 /// The index of the first record that is not below the sequence number, and whether it is the very record.
-fn index_of(stream: &Stream, shard: &ShardState, text: &str) -> Result<(u64, bool), KinesisError> {
+fn index_of(
+    stream: &Stream,
+    shard: &ShardState,
+    text: &str,
+    operation: &str,
+) -> Result<(u64, bool), KinesisError> {
     let refuse = |why: &str| {
         Err(KinesisError::InvalidArgument(format!(
-            "StartingSequenceNumber {text} used in GetShardIterator on shard {} in stream {} under account \
+            "StartingSequenceNumber {text} used in {operation} on shard {} in stream {} under account \
              {} is invalid{why}.",
             shard.id, stream.name, stream.account
         )))

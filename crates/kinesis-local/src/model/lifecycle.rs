@@ -1,9 +1,13 @@
 //! What makes, changes and removes a stream, its shards aside.
 
+use std::collections::BTreeMap;
+
 use super::error::{KinesisError, within};
+use super::operation::Operation;
 use super::reshard::{MAX_SHARDS, uniform_ranges};
 use super::service::Kinesis;
 use super::stream::{RecordDistribution, Stream, StreamMode, StreamStatus};
+use super::tags::check_tags;
 use super::target::{StreamTarget, check_stream_name, stream_arn};
 use super::time::Timestamp;
 
@@ -11,6 +15,9 @@ use super::time::Timestamp;
 pub const MIN_RETENTION_HOURS: u32 = 24;
 /// The longest retention: 365 days.
 pub const MAX_RETENTION_HOURS: u32 = 8_760;
+
+/// Streams that may be CREATING at a time, under limits.
+pub const MAX_CREATING_STREAMS: usize = 5;
 
 /// A call of CreateStream.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +33,8 @@ pub struct CreateStreamRequest {
     pub distribution: RecordDistribution,
     /// The greatest record with its partition key: 1024 KiB by default, up to 10240.
     pub max_record_kib: Option<u32>,
+    /// Its first tags.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl Kinesis {
@@ -33,7 +42,7 @@ impl Kinesis {
     ///
     /// # Errors
     /// `ResourceInUseException` if there is one of that name, `ValidationException` for arguments out of
-    /// range.
+    /// range; under limits `LimitExceededException` for too many calls, streams or shards.
     pub fn create_stream(
         &mut self,
         request: CreateStreamRequest,
@@ -48,7 +57,13 @@ impl Kinesis {
         };
         let max_record_kib = check_max_record(request.max_record_kib.unwrap_or(1024))?;
         check_distribution(request.mode, request.distribution)?;
+        check_tags(&request.tags)?;
+        self.admit(Operation::CreateStream, now)?;
         self.forget_if_gone(name, now);
+        if !self.streams.contains_key(name) {
+            self.check_account(request.mode, 1, count, now)?;
+            self.check_creating(now)?;
+        }
         let account = &self.settings.account;
         if self.streams.contains_key(name) {
             return Err(KinesisError::ResourceInUse(format!(
@@ -59,6 +74,7 @@ impl Kinesis {
         let mut stream = Stream::new(name, arn, account, request.mode, now);
         stream.max_record_kib = max_record_kib;
         stream.distribution = request.distribution;
+        stream.labels.tags = request.tags;
         for range in uniform_ranges(count) {
             stream.add_shard(range, &[], now);
         }
@@ -67,15 +83,56 @@ impl Kinesis {
         Ok(())
     }
 
-    /// Deletes a stream with everything in it.
+    /// Under limits, refuses a stream while others are being created.
+    fn check_creating(&self, now: Timestamp) -> Result<(), KinesisError> {
+        let creating = self.streams.values().filter(|stream| stream.status(now) == StreamStatus::Creating);
+        if !self.settings.limits || creating.count() < MAX_CREATING_STREAMS {
+            return Ok(());
+        }
+        Err(KinesisError::LimitExceeded(format!(
+            "{MAX_CREATING_STREAMS} streams under account {} are in state CREATING, which is the limit.",
+            self.settings.account
+        )))
+    }
+
+    /// Deletes a stream with everything in it. One with consumers is not deleted.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException` without such a stream, `ResourceInUseException` if it has consumers.
+    pub fn delete_stream(&mut self, target: &StreamTarget, now: Timestamp) -> Result<(), KinesisError> {
+        self.admit(Operation::DeleteStream, now)?;
+        let stream = self.any_stream(target, now)?;
+        if !stream.consumers.is_empty() {
+            return Err(KinesisError::ResourceInUse(format!(
+                "Stream {} under account {} has registered consumers: deregister them first, or set \
+                 EnforceConsumerDeletion.",
+                stream.name, stream.account
+            )));
+        }
+        self.delete(target, now)
+    }
+
+    /// Deletes a stream with everything in it and its consumers, as DeleteStream does when told
+    /// `EnforceConsumerDeletion`. Subscriptions end at once.
     ///
     /// # Errors
     /// `ResourceNotFoundException` without such a stream.
-    pub fn delete_stream(&mut self, target: &StreamTarget, now: Timestamp) -> Result<(), KinesisError> {
+    pub fn delete_stream_and_consumers(
+        &mut self,
+        target: &StreamTarget,
+        now: Timestamp,
+    ) -> Result<(), KinesisError> {
+        self.admit(Operation::DeleteStream, now)?;
+        self.delete(target, now)
+    }
+
+    fn delete(&mut self, target: &StreamTarget, now: Timestamp) -> Result<(), KinesisError> {
         let transition = self.settings.transition;
         let stream = self.any_stream(target, now)?;
         if stream.status(now) != StreamStatus::Deleting {
             stream.begin(StreamStatus::Deleting, now, transition);
+            let name = stream.name.clone();
+            self.subscriptions.wake_stream(&name);
         }
         Ok(())
     }
@@ -91,6 +148,7 @@ impl Kinesis {
         hours: u32,
         now: Timestamp,
     ) -> Result<(), KinesisError> {
+        self.admit_for_stream(Operation::IncreaseStreamRetentionPeriod, target, now)?;
         self.set_retention(target, hours, now, |old| hours >= old)
     }
 
@@ -105,6 +163,7 @@ impl Kinesis {
         hours: u32,
         now: Timestamp,
     ) -> Result<(), KinesisError> {
+        self.admit_for_stream(Operation::DecreaseStreamRetentionPeriod, target, now)?;
         self.set_retention(target, hours, now, |old| hours <= old)
     }
 
@@ -145,6 +204,7 @@ impl Kinesis {
         now: Timestamp,
     ) -> Result<(), KinesisError> {
         let kib = check_max_record(kib)?;
+        self.admit_for_stream(Operation::UpdateMaxRecordSize, target, now)?;
         let transition = self.settings.transition;
         let stream = self.any_stream(target, now)?;
         stream.check_active(now)?;
@@ -164,6 +224,7 @@ impl Kinesis {
         distribution: RecordDistribution,
         now: Timestamp,
     ) -> Result<(), KinesisError> {
+        self.admit_for_stream(Operation::UpdateStreamRecordDistributionStrategy, target, now)?;
         let stream = self.any_stream(target, now)?;
         stream.check_active(now)?;
         check_distribution(stream.mode, distribution)?;

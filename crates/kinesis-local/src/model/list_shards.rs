@@ -6,15 +6,14 @@ use kinesis_record::{Shard, ShardId};
 
 use super::describe::start_behind;
 use super::error::{KinesisError, within};
-use super::opaque::{Seal, open, seal};
+use super::opaque::{Seal, TOKEN_LIFETIME, open, seal};
+use super::operation::Operation;
 use super::service::Kinesis;
 use super::shard::{ShardState, shard_number};
-use super::stream::{Stream, StreamStatus};
+use super::stream::Stream;
 use super::target::StreamTarget;
 use super::time::Timestamp;
 
-/// How long a paging token is good: five minutes.
-const TOKEN_LIFETIME: u64 = 300_000;
 /// Shards in one reply, whatever the request asks for.
 const MAX_PAGE: u32 = 1_000;
 
@@ -48,6 +47,8 @@ pub struct ListShardsRequest {
     pub max_results: Option<u32>,
     /// Which shards; not with a token. All that the stream retains by default.
     pub filter: Option<ShardFilter>,
+    /// Tells the stream from another of the same name; not with a token.
+    pub stream_created: Option<Timestamp>,
 }
 
 /// The answer to ListShards.
@@ -84,7 +85,9 @@ impl Kinesis {
         let (stream, start, rule) = match &request.next_token {
             Some(token) => self.resume(&request, token, now)?,
             None => {
+                self.admit_for_stream(Operation::ListShards, &request.stream, now)?;
                 let stream: &Stream = self.any_stream(&request.stream, now)?;
+                stream.check_created(request.stream_created)?;
                 let rule = rule(stream, request.filter.as_ref(), now)?;
                 let mut start = start_behind(request.exclusive_start_shard_id.as_ref())?;
                 if let Some(ShardFilter::AfterShardId(id)) = &request.filter {
@@ -93,14 +96,7 @@ impl Kinesis {
                 (stream, start, rule)
             }
         };
-        if let status @ (StreamStatus::Creating | StreamStatus::Deleting) = stream.status(now) {
-            return Err(KinesisError::ResourceInUse(format!(
-                "Stream {} under account {} not ACTIVE, instead in state {}",
-                stream.name,
-                stream.account,
-                status.as_str()
-            )));
-        }
+        stream.check_exists(now)?;
         let mut rest = stream
             .shards
             .range((start, Bound::Unbounded))
@@ -121,20 +117,21 @@ impl Kinesis {
         if !request.stream.is_empty()
             || request.exclusive_start_shard_id.is_some()
             || request.filter.is_some()
+            || request.stream_created.is_some()
         {
             return Err(KinesisError::InvalidArgument(
                 "NextToken stands for the stream, the filter and the place in the list: it cannot be given \
-                 together with StreamName, StreamARN, ShardFilter or ExclusiveStartShardId."
+                 together with StreamName, StreamARN, StreamCreationTimestamp, ShardFilter or \
+                 ExclusiveStartShardId."
                     .to_owned(),
             ));
         }
         let ([created, last, kind, instant, issued], name) = open(Seal::ListShards, token)
             .ok_or_else(|| KinesisError::InvalidArgument("Invalid NextToken.".to_owned()))?;
         if now.as_millis() > issued.saturating_add(TOKEN_LIFETIME) {
-            return Err(KinesisError::ExpiredNextToken(
-                "The NextToken has expired: it is good for 300 seconds.".to_owned(),
-            ));
+            return Err(KinesisError::expired_token());
         }
+        self.admit_for_stream(Operation::ListShards, &StreamTarget::from(name.as_str()), now)?;
         let stream = self.stream_named(&name, now)?;
         if stream.created.as_millis() != created {
             return Err(KinesisError::InvalidArgument(

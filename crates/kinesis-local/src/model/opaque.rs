@@ -6,12 +6,16 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+/// How many milliseconds a paging token is good: five minutes.
+pub(crate) const TOKEN_LIFETIME: u64 = 300_000;
+
 /// What a sealed text is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seal {
     ShardIterator = 1,
     ListShards = 2,
     ListStreams = 3,
+    ListStreamConsumers = 4,
 }
 
 /// A sealed text with `numbers` and `name` inside.

@@ -2,78 +2,76 @@
 
 use std::fmt;
 
-/// An operation of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Operation {
+/// The operations, each named as the service names it.
+macro_rules! operations {
+    ($($name:ident,)*) => {
+        /// An operation of the service.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub enum Operation {
+            $($name,)*
+        }
+
+        impl Operation {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The service's name of the operation.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    AddTagsToStream,
     CreateStream,
     DecreaseStreamRetentionPeriod,
+    DeleteResourcePolicy,
     DeleteStream,
+    DeregisterStreamConsumer,
+    DescribeAccountSettings,
+    DescribeLimits,
     DescribeStream,
+    DescribeStreamConsumer,
     DescribeStreamSummary,
+    DisableEnhancedMonitoring,
+    EnableEnhancedMonitoring,
     GetRecords,
+    GetResourcePolicy,
     GetShardIterator,
     IncreaseStreamRetentionPeriod,
     ListShards,
+    ListStreamConsumers,
     ListStreams,
+    ListTagsForResource,
+    ListTagsForStream,
     MergeShards,
     PutRecord,
     PutRecords,
+    PutResourcePolicy,
+    RegisterStreamConsumer,
+    RemoveTagsFromStream,
     SplitShard,
+    StartStreamEncryption,
+    StopStreamEncryption,
+    SubscribeToShard,
+    TagResource,
+    UntagResource,
     UpdateMaxRecordSize,
     UpdateShardCount,
+    UpdateStreamMode,
     UpdateStreamRecordDistributionStrategy,
 }
 
 impl Operation {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::CreateStream,
-        Self::DecreaseStreamRetentionPeriod,
-        Self::DeleteStream,
-        Self::DescribeStream,
-        Self::DescribeStreamSummary,
-        Self::GetRecords,
-        Self::GetShardIterator,
-        Self::IncreaseStreamRetentionPeriod,
-        Self::ListShards,
-        Self::ListStreams,
-        Self::MergeShards,
-        Self::PutRecord,
-        Self::PutRecords,
-        Self::SplitShard,
-        Self::UpdateMaxRecordSize,
-        Self::UpdateShardCount,
-        Self::UpdateStreamRecordDistributionStrategy,
-    ];
-
-    /// The service's name of the operation.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CreateStream => "CreateStream",
-            Self::DecreaseStreamRetentionPeriod => "DecreaseStreamRetentionPeriod",
-            Self::DeleteStream => "DeleteStream",
-            Self::DescribeStream => "DescribeStream",
-            Self::DescribeStreamSummary => "DescribeStreamSummary",
-            Self::GetRecords => "GetRecords",
-            Self::GetShardIterator => "GetShardIterator",
-            Self::IncreaseStreamRetentionPeriod => "IncreaseStreamRetentionPeriod",
-            Self::ListShards => "ListShards",
-            Self::ListStreams => "ListStreams",
-            Self::MergeShards => "MergeShards",
-            Self::PutRecord => "PutRecord",
-            Self::PutRecords => "PutRecords",
-            Self::SplitShard => "SplitShard",
-            Self::UpdateMaxRecordSize => "UpdateMaxRecordSize",
-            Self::UpdateShardCount => "UpdateShardCount",
-            Self::UpdateStreamRecordDistributionStrategy => "UpdateStreamRecordDistributionStrategy",
-        }
-    }
-
     /// The operation with this name, if it is served.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|operation| operation.name() == name)
+        Self::ALL.iter().copied().find(|operation| operation.name() == name)
     }
 }
 

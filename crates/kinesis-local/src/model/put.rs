@@ -1,11 +1,15 @@
 //! PutRecord and PutRecords.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use kinesis_record::{HashKey, SequenceNumber, ShardId};
 
+use super::encryption::EncryptionType;
 use super::error::KinesisError;
 use super::sequence::SequenceParts;
 use super::service::Kinesis;
+use super::shard::shard_number;
 use super::stream::{RecordDistribution, Stream};
 use super::target::StreamTarget;
 use super::time::Timestamp;
@@ -65,6 +69,8 @@ pub struct PutRecordResponse {
     pub shard_id: ShardId,
     /// The record's number in it.
     pub sequence_number: SequenceNumber,
+    /// Whether the stream encrypts its records.
+    pub encryption: EncryptionType,
 }
 
 /// The answer to PutRecords.
@@ -72,6 +78,8 @@ pub struct PutRecordResponse {
 pub struct PutRecordsResponse {
     /// For each record, in the order of the request, where it went or why it did not.
     pub records: Vec<Result<PutRecordResponse, KinesisError>>,
+    /// Whether the stream encrypts its records.
+    pub encryption: EncryptionType,
 }
 
 impl PutRecordsResponse {
@@ -86,7 +94,7 @@ impl Kinesis {
     ///
     /// # Errors
     /// `ResourceNotFoundException` without such a stream, `ValidationException` or `InvalidArgumentException`
-    /// for a record that breaks a rule.
+    /// for a record that breaks a rule, `ProvisionedThroughputExceededException` under limits.
     pub fn put_record(
         &mut self,
         request: PutRecordRequest,
@@ -99,20 +107,41 @@ impl Kinesis {
                 "SequenceNumberForOrdering is not a sequence number of this service.".to_owned(),
             ));
         }
+        let limits = self.settings.limits;
         let stream = self.live_stream(&request.stream, now)?;
         let key = check_entry(stream, &request.record, "")?;
-        put(stream, request.record, key, now)
+        let place = put(stream, request.record, key, limits, now)?;
+        let name = stream.name.clone();
+        self.wake(&name, [&place]);
+        Ok(place)
     }
 
-    /// Puts records, each into the shard of its hash key, in the order of the request.
+    /// Puts records, each into the shard of its hash key, in the order of the request. A shard without
+    /// throughput left, under limits, keeps out its records alone.
     ///
     /// # Errors
-    /// As [`Kinesis::put_record`]; then no record is put.
+    /// As [`Kinesis::put_record`] for any of the records that breaks a rule; then no record is put.
     pub fn put_records(
         &mut self,
         request: PutRecordsRequest,
         now: Timestamp,
     ) -> Result<PutRecordsResponse, KinesisError> {
+        self.put_records_except(request, &BTreeMap::new(), now)
+    }
+
+    /// As [`Kinesis::put_records`], but the records at some places of the request, from 0, fail as told:
+    /// `ProvisionedThroughputExceededException` and `InternalFailure`, with the message `Internal Service
+    /// Failure`, are what the service has for a single record.
+    ///
+    /// # Errors
+    /// As [`Kinesis::put_records`].
+    pub fn put_records_except(
+        &mut self,
+        request: PutRecordsRequest,
+        failures: &BTreeMap<usize, KinesisError>,
+        now: Timestamp,
+    ) -> Result<PutRecordsResponse, KinesisError> {
+        let limits = self.settings.limits;
         let records = request.records;
         if records.is_empty() || records.len() > MAX_PUT_RECORDS {
             let rule = format!("Member must have length between 1 and {MAX_PUT_RECORDS}");
@@ -134,9 +163,25 @@ impl Kinesis {
                 "The records of a request may have {MAX_PUT_BYTES} bytes together, these have {size}."
             )));
         }
-        let records =
-            records.into_iter().zip(keys).map(|(record, key)| put(stream, record, key, now)).collect();
-        Ok(PutRecordsResponse { records })
+        let put_one = |(index, (record, key))| match failures.get(&index) {
+            Some(error) => Err(error.clone()),
+            None => put(stream, record, key, limits, now),
+        };
+        let records: Vec<_> = records.into_iter().zip(keys).enumerate().map(put_one).collect();
+        let (name, encryption) = (stream.name.clone(), stream.encryption());
+        self.wake(&name, records.iter().flatten());
+        Ok(PutRecordsResponse { records, encryption })
+    }
+
+    /// Wakes the subscriptions to the shards that records went to.
+    fn wake<'a>(&mut self, stream: &str, places: impl IntoIterator<Item = &'a PutRecordResponse>) {
+        if self.subscriptions.is_empty() {
+            return;
+        }
+        let shards = places.into_iter().filter_map(|place| shard_number(place.shard_id.as_str()));
+        for shard in shards.collect::<BTreeSet<u64>>() {
+            self.subscriptions.wake_shard(stream, shard);
+        }
     }
 }
 
@@ -200,16 +245,22 @@ fn put(
     stream: &mut Stream,
     entry: PutRecordsEntry,
     key: Option<HashKey>,
+    limits: bool,
     now: Timestamp,
 ) -> Result<PutRecordResponse, KinesisError> {
-    let horizon = stream.horizon(now);
+    let (horizon, encryption) = (stream.horizon(now), stream.encryption());
+    let max_record = stream.max_record_kib as usize * 1024;
     let shard = match key {
         Some(key) => stream.route(key),
         None => stream.take_turn(),
     };
     let shard = shard
         .ok_or_else(|| KinesisError::InternalFailure("No open shard takes this hash key.".to_owned()))?;
+    if limits && !shard.writes.admit(entry.size(), max_record, now) {
+        let number = shard.number;
+        return Err(stream.rate_exceeded(number));
+    }
     shard.trim(horizon);
-    let sequence_number = shard.append(entry.partition_key.map(Into::into), entry.data, now);
-    Ok(PutRecordResponse { shard_id: shard.id.clone(), sequence_number })
+    let sequence_number = shard.append(entry.partition_key.map(Into::into), entry.data, encryption, now);
+    Ok(PutRecordResponse { shard_id: shard.id.clone(), sequence_number, encryption })
 }

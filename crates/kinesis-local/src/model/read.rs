@@ -6,6 +6,7 @@ use super::error::{KinesisError, within};
 use super::iterator::Cursor;
 use super::record::Record;
 use super::service::{Kinesis, ShardEnd};
+use super::stream::Stream;
 use super::target::StreamTarget;
 use super::time::Timestamp;
 
@@ -54,7 +55,8 @@ impl Kinesis {
     ///
     /// # Errors
     /// `ExpiredIteratorException` for an iterator older than five minutes, `InvalidArgumentException` for
-    /// what is no iterator, `ResourceNotFoundException` when the stream or the shard is gone.
+    /// what is no iterator, `ResourceNotFoundException` when the stream or the shard is gone,
+    /// `ProvisionedThroughputExceededException` under limits.
     pub fn get_records(
         &mut self,
         request: GetRecordsRequest,
@@ -75,7 +77,7 @@ impl Kinesis {
                 self.settings.iterator_lifetime.as_millis()
             )));
         }
-        let shard_end = self.settings.shard_end;
+        let (limits, shard_end) = (self.settings.limits, self.settings.shard_end);
         let stream = self.live_stream(&StreamTarget::from(cursor.stream.as_str()), now)?;
         let horizon = stream.horizon(now);
         let same_stream = stream.created == cursor.stream_created;
@@ -85,9 +87,15 @@ impl Kinesis {
                 stream.name, stream.account
             )));
         };
+        if limits && !shard.reads.admit_read(now) {
+            return Err(stream.rate_exceeded(cursor.shard));
+        }
         shard.trim(horizon);
 
         let (records, next) = shard.page(cursor.index, limit as usize, MAX_GET_BYTES);
+        if limits {
+            shard.reads.count(records.iter().map(Record::size).sum());
+        }
         let caught_up = next == shard.next_index();
         let millis_behind_latest = match records.last() {
             Some(last) if !caught_up => now.millis_since(last.arrival),
@@ -104,18 +112,24 @@ impl Kinesis {
                 child_shards: Vec::new(),
             });
         }
-        let children = shard.children.clone();
-        let child_shards =
-            children.iter().filter_map(|child| stream.shards.get(child)).map(|child| ChildShard {
-                shard_id: child.id.clone(),
-                parent_shards: child.parents.clone(),
-                hash_range: child.range,
-            });
         Ok(GetRecordsResponse {
             records,
             next_shard_iterator: None,
             millis_behind_latest,
-            child_shards: child_shards.collect(),
+            child_shards: child_shards(stream, cursor.shard),
         })
     }
+}
+
+/// The shards that go on where this one ended.
+pub(crate) fn child_shards(stream: &Stream, shard: u64) -> Vec<ChildShard> {
+    let children = stream.shards.get(&shard).map(|shard| shard.children.as_slice()).unwrap_or_default();
+    let known = children.iter().filter_map(|child| stream.shards.get(child));
+    known
+        .map(|child| ChildShard {
+            shard_id: child.id.clone(),
+            parent_shards: child.parents.clone(),
+            hash_range: child.range,
+        })
+        .collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kinesis_record::SequenceNumber;
 
+use super::encryption::EncryptionType;
 use super::time::Timestamp;
 
 /// A record in a shard. Cloning costs three reference counts.
@@ -19,6 +20,8 @@ pub struct Record {
     pub partition_key: Option<Arc<str>>,
     /// The payload.
     pub data: Bytes,
+    /// Whether the stream encrypted its records when it came.
+    pub encryption: EncryptionType,
 }
 
 impl Record {

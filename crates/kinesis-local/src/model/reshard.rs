@@ -3,10 +3,11 @@
 use kinesis_record::{HashKey, HashRange, ShardId};
 
 use super::error::{KinesisError, within};
+use super::operation::Operation;
 use super::put::parse_hash_key;
 use super::service::Kinesis;
 use super::shard::ShardState;
-use super::stream::{Stream, StreamStatus};
+use super::stream::{Stream, StreamMode, StreamStatus};
 use super::target::StreamTarget;
 use super::time::Timestamp;
 
@@ -62,16 +63,19 @@ impl Kinesis {
     ///
     /// # Errors
     /// `ResourceNotFoundException` without such a stream or shard, `ResourceInUseException` while the stream
-    /// is not active, `InvalidArgumentException` for a closed shard or a hash key that does not split it.
+    /// is not active, `InvalidArgumentException` for a closed shard or a hash key that does not split it,
+    /// `ValidationException` for a stream of mode [`StreamMode::OnDemand`]; under limits
+    /// `LimitExceededException` for too many calls or shards.
     pub fn split_shard(
         &mut self,
         request: SplitShardRequest,
         now: Timestamp,
     ) -> Result<[ShardId; 2], KinesisError> {
         let key = parse_hash_key(&request.new_starting_hash_key, "newStartingHashKey")?;
+        let mode = self.begin_reshard(Operation::SplitShard, &request.stream, now)?;
+        self.check_account(mode, 0, 1, now)?;
         let transition = self.settings.transition;
         let stream = self.any_stream(&request.stream, now)?;
-        stream.check_active(now)?;
         let shard = open_shard(stream, &request.shard_to_split)?;
         let (number, range) = (shard.number, shard.range);
         // The rule of the service leaves each child two hash keys, though one would do.
@@ -85,6 +89,8 @@ impl Kinesis {
         }
         let children = stream.replace(&[number], &halves(range, key), now);
         stream.begin(StreamStatus::Updating, now, transition);
+        let name = stream.name.clone();
+        self.subscriptions.wake_stream(&name);
         match children[..] {
             [first, second] => Ok([first, second].map(super::shard::shard_id)),
             _ => Err(KinesisError::InternalFailure("A split did not give two shards.".to_owned())),
@@ -101,9 +107,9 @@ impl Kinesis {
         request: MergeShardsRequest,
         now: Timestamp,
     ) -> Result<ShardId, KinesisError> {
+        self.begin_reshard(Operation::MergeShards, &request.stream, now)?;
         let transition = self.settings.transition;
         let stream = self.any_stream(&request.stream, now)?;
-        stream.check_active(now)?;
         let first = open_shard(stream, &request.shard_to_merge)?;
         let second = open_shard(stream, &request.adjacent_shard_to_merge)?;
         if !first.range.is_followed_by(&second.range) {
@@ -117,6 +123,8 @@ impl Kinesis {
         let parents = [first.number, second.number];
         let children = stream.replace(&parents, &[range], now);
         stream.begin(StreamStatus::Updating, now, transition);
+        let name = stream.name.clone();
+        self.subscriptions.wake_stream(&name);
         match children[..] {
             [child] => Ok(super::shard::shard_id(child)),
             _ => Err(KinesisError::InternalFailure("A merge did not give one shard.".to_owned())),
@@ -135,24 +143,64 @@ impl Kinesis {
         now: Timestamp,
     ) -> Result<UpdateShardCountResponse, KinesisError> {
         let target = within(request.target_shard_count, "targetShardCount", 1..=MAX_SHARDS)?;
-        let transition = self.settings.transition;
-        let stream = self.any_stream(&request.stream, now)?;
-        stream.check_active(now)?;
-        let current = stream.open_count() as u32;
+        let mode = self.begin_reshard(Operation::UpdateShardCount, &request.stream, now)?;
+        let current = self.any_stream(&request.stream, now)?.open_count() as u32;
         if target > current * 2 || target * 2 < current {
             return Err(KinesisError::LimitExceeded(format!(
                 "UpdateShardCount cannot go above double or below half of the open shards. Current open \
                  shard count: {current} Target shard count: {target}"
             )));
         }
-        scale(stream, target, now);
+        self.check_account(mode, 0, target.saturating_sub(current), now)?;
+        self.scale_to(&request.stream, target, now)
+    }
+
+    /// Splits and merges as [`Kinesis::update_shard_count`] does. It stands for what the service does by
+    /// itself to a stream of mode [`StreamMode::OnDemand`], which takes no other change of its shards; here
+    /// the service never does so unasked. Any number of shards will do.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException` without such a stream, `ResourceInUseException` while it is not active,
+    /// `ValidationException` for a number out of range.
+    pub fn scale(&mut self, target: &StreamTarget, shards: u32, now: Timestamp) -> Result<(), KinesisError> {
+        let shards = within(shards, "shards", 1..=MAX_SHARDS)?;
+        self.any_stream(target, now)?.check_active(now)?;
+        self.scale_to(target, shards, now).map(drop)
+    }
+
+    fn scale_to(
+        &mut self,
+        target: &StreamTarget,
+        shards: u32,
+        now: Timestamp,
+    ) -> Result<UpdateShardCountResponse, KinesisError> {
+        let transition = self.settings.transition;
+        let stream = self.any_stream(target, now)?;
+        let current = stream.open_count() as u32;
+        scale(stream, shards, now);
         stream.begin(StreamStatus::Updating, now, transition);
-        Ok(UpdateShardCountResponse {
+        let response = UpdateShardCountResponse {
             stream_name: stream.name.clone(),
             stream_arn: stream.arn.clone(),
             current_shard_count: current,
-            target_shard_count: target,
-        })
+            target_shard_count: shards,
+        };
+        self.subscriptions.wake_stream(&response.stream_name);
+        Ok(response)
+    }
+
+    /// Refuses a change of shards unless the stream is active and its owner decides on them.
+    fn begin_reshard(
+        &mut self,
+        operation: Operation,
+        target: &StreamTarget,
+        now: Timestamp,
+    ) -> Result<StreamMode, KinesisError> {
+        self.admit_for_stream(operation, target, now)?;
+        let stream = self.any_stream(target, now)?;
+        stream.check_provisioned()?;
+        stream.check_active(now)?;
+        Ok(stream.mode)
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::error::KinesisError;
-use super::stream::{Stream, StreamStatus};
+use super::limits::Rates;
+use super::stream::Stream;
+use super::subscription::Subscriptions;
 use super::target::StreamTarget;
 use super::time::Timestamp;
 
@@ -25,13 +27,21 @@ pub struct Settings {
     pub region: String,
     /// The account in ARNs and messages. Twelve zeros by default.
     pub account: String,
-    /// How long a stream is CREATING, UPDATING or DELETING. Zero by default: a change is through at once.
-    /// What a change does to shards is seen at once in any case.
+    /// How long a stream is CREATING, UPDATING or DELETING, and a consumer CREATING or DELETING. Zero by
+    /// default: a change is through at once. What a change does to shards is seen at once in any case.
     pub transition: Duration,
     /// How long a shard iterator is good. Five minutes by default, as in the service.
     pub iterator_lifetime: Duration,
     /// How a reader learns of a shard's end. With the last record by default.
     pub shard_end: ShardEnd,
+    /// How long a subscription to a shard runs. Five minutes by default, as in the service.
+    pub subscription_lifetime: Duration,
+    /// Whether the service's [limits](super::limits) hold: of writes and reads per shard, of subscriptions,
+    /// of calls per second, of streams and shards per account. Off by default.
+    pub limits: bool,
+    /// Open shards that the provisioned streams of the account may have, which holds under limits. 20,000 by
+    /// default.
+    pub shard_limit: u32,
 }
 
 impl Default for Settings {
@@ -42,6 +52,9 @@ impl Default for Settings {
             transition: Duration::ZERO,
             iterator_lifetime: Duration::from_secs(300),
             shard_end: ShardEnd::default(),
+            subscription_lifetime: Duration::from_secs(300),
+            limits: false,
+            shard_limit: 20_000,
         }
     }
 }
@@ -54,12 +67,14 @@ impl Default for Settings {
 pub struct Kinesis {
     pub(crate) settings: Settings,
     pub(crate) streams: BTreeMap<String, Stream>,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) rates: Rates,
 }
 
 impl Kinesis {
     /// A service without streams.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, streams: BTreeMap::new() }
+        Self { settings, ..Self::default() }
     }
 
     /// The settings.
@@ -85,16 +100,15 @@ impl Kinesis {
         now: Timestamp,
     ) -> Result<&mut Stream, KinesisError> {
         let stream = self.any_stream(target, now)?;
-        match stream.status(now) {
-            StreamStatus::Active | StreamStatus::Updating => Ok(stream),
-            StreamStatus::Creating | StreamStatus::Deleting => Err(not_found(&stream.name, &stream.account)),
-        }
+        stream.check_live(now)?;
+        Ok(stream)
     }
 
     pub(crate) fn stream_named(&mut self, name: &str, now: Timestamp) -> Result<&mut Stream, KinesisError> {
         self.forget_if_gone(name, now);
         let stream = self.streams.get_mut(name).ok_or_else(|| not_found(name, &self.settings.account))?;
         stream.trim(now);
+        stream.forget_consumers(now);
         Ok(stream)
     }
 
@@ -105,6 +119,6 @@ impl Kinesis {
     }
 }
 
-fn not_found(name: &str, account: &str) -> KinesisError {
+pub(crate) fn not_found(name: &str, account: &str) -> KinesisError {
     KinesisError::ResourceNotFound(format!("Stream {name} under account {account} not found."))
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kinesis_record::{HashRange, SequenceNumber, Shard, ShardId};
 
+use super::encryption::EncryptionType;
+use super::limits::{ReadLimit, WriteLimit};
 use super::record::Record;
 use super::sequence::SequenceParts;
 use super::time::Timestamp;
@@ -25,6 +27,8 @@ pub(crate) struct ShardState {
     pub(crate) epoch: u64,
     pub(crate) created: Timestamp,
     pub(crate) closed: Option<Closed>,
+    pub(crate) writes: WriteLimit,
+    pub(crate) reads: ReadLimit,
     records: VecDeque<Record>,
     /// The index of the first record that is still there.
     first_index: u64,
@@ -49,6 +53,8 @@ impl ShardState {
             epoch: above_parents.max(now.as_secs()),
             created: now,
             closed: None,
+            writes: WriteLimit::default(),
+            reads: ReadLimit::default(),
             records: VecDeque::new(),
             first_index: 1,
         }
@@ -77,6 +83,7 @@ impl ShardState {
         &mut self,
         partition_key: Option<Arc<str>>,
         data: Bytes,
+        encryption: EncryptionType,
         now: Timestamp,
     ) -> SequenceNumber {
         let arrival = self.records.back().map_or(now, |last| last.arrival.max(now));
@@ -86,6 +93,7 @@ impl ShardState {
             arrival,
             partition_key,
             data,
+            encryption,
         });
         sequence_number
     }
@@ -129,6 +137,13 @@ impl ShardState {
     /// record.
     pub(crate) fn index_of(&self, number: &SequenceNumber) -> u64 {
         self.first_index + self.records.partition_point(|record| record.sequence_number < *number) as u64
+    }
+
+    /// A number behind the record in front of `index` and before the one at it, for a reader that has come so
+    /// far by `now`.
+    pub(crate) fn number_before(&self, index: u64, now: Timestamp) -> SequenceNumber {
+        let last = self.records.back().map_or(now, |last| last.arrival.max(now));
+        self.number_at(index.saturating_sub(1), last)
     }
 
     /// As the stream describes it.

@@ -1,12 +1,16 @@
 //! One stream: its shards, which of them takes which hash key, and its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kinesis_record::{HashKey, HashRange, ShardId};
 
+use super::consumer::ConsumerState;
+use super::encryption::EncryptionType;
 use super::error::KinesisError;
-use super::shard::{ShardState, shard_number};
+use super::resource::Labels;
+use super::service::not_found;
+use super::shard::{ShardState, shard_id, shard_number};
 use super::time::Timestamp;
 
 /// In which state a stream is.
@@ -87,7 +91,15 @@ pub(crate) struct Stream {
     pub(crate) distribution: RecordDistribution,
     pub(crate) retention_hours: u32,
     pub(crate) max_record_kib: u32,
+    /// The key that records are encrypted with.
+    pub(crate) key_id: Option<String>,
+    /// The metrics of enhanced monitoring.
+    pub(crate) metrics: BTreeSet<&'static str>,
+    pub(crate) labels: Labels,
     pub(crate) shards: BTreeMap<u64, ShardState>,
+    pub(crate) consumers: BTreeMap<String, ConsumerState>,
+    /// The greatest serial number of a consumer that is gone.
+    pub(crate) last_consumer_serial: Option<u64>,
     /// The open shards by the first hash key of their ranges, which cover all hash keys.
     open: BTreeMap<HashKey, u64>,
     next_shard: u64,
@@ -110,7 +122,12 @@ impl Stream {
             distribution: RecordDistribution::default(),
             retention_hours: 24,
             max_record_kib: 1024,
+            key_id: None,
+            metrics: BTreeSet::new(),
+            labels: Labels::default(),
             shards: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            last_consumer_serial: None,
             open: BTreeMap::new(),
             next_shard: 0,
             turns: 0,
@@ -141,13 +158,60 @@ impl Stream {
     pub(crate) fn check_active(&self, now: Timestamp) -> Result<(), KinesisError> {
         match self.status(now) {
             StreamStatus::Active => Ok(()),
-            other => Err(KinesisError::ResourceInUse(format!(
-                "Stream {} under account {} not ACTIVE, instead in state {}",
-                self.name,
-                self.account,
-                other.as_str()
+            other => Err(self.not_active(other)),
+        }
+    }
+
+    /// Refuses a call while the stream is being created or deleted.
+    pub(crate) fn check_exists(&self, now: Timestamp) -> Result<(), KinesisError> {
+        match self.status(now) {
+            StreamStatus::Active | StreamStatus::Updating => Ok(()),
+            other => Err(self.not_active(other)),
+        }
+    }
+
+    /// Refuses reads and writes while the stream is being created or deleted: then it is as good as none.
+    pub(crate) fn check_live(&self, now: Timestamp) -> Result<(), KinesisError> {
+        match self.status(now) {
+            StreamStatus::Active | StreamStatus::Updating => Ok(()),
+            StreamStatus::Creating | StreamStatus::Deleting => Err(not_found(&self.name, &self.account)),
+        }
+    }
+
+    fn not_active(&self, status: StreamStatus) -> KinesisError {
+        KinesisError::ResourceInUse(format!(
+            "Stream {} under account {} not ACTIVE, instead in state {}",
+            self.name,
+            self.account,
+            status.as_str()
+        ))
+    }
+
+    /// Refuses a call that is about another stream of the same name, by its time of creation. Clients may
+    /// give it in whole seconds.
+    pub(crate) fn check_created(&self, created: Option<Timestamp>) -> Result<(), KinesisError> {
+        if created.is_none_or(|created| created.as_secs() == self.created.as_secs()) {
+            return Ok(());
+        }
+        Err(KinesisError::ResourceNotFound(format!(
+            "Stream {} under account {} not found with this creation timestamp.",
+            self.name, self.account
+        )))
+    }
+
+    /// Refuses what only a stream of mode [`StreamMode::Provisioned`] does.
+    pub(crate) fn check_provisioned(&self) -> Result<(), KinesisError> {
+        match self.mode {
+            StreamMode::Provisioned => Ok(()),
+            StreamMode::OnDemand => Err(KinesisError::Validation(format!(
+                "Request is invalid. Stream {} under account {} is in On-Demand mode.",
+                self.name, self.account
             ))),
         }
+    }
+
+    pub(crate) fn encryption(&self) -> EncryptionType {
+        if self.key_id.is_some() { EncryptionType::Kms } else { EncryptionType::None }
     }
 
     /// What came before has outlived the retention.
@@ -225,5 +289,57 @@ impl Stream {
                 self.name, self.account
             ))
         })
+    }
+
+    /// The shard with this id, without the records that the retention has outlived.
+    pub(crate) fn trimmed_shard(
+        &mut self,
+        id: &ShardId,
+        now: Timestamp,
+    ) -> Result<&mut ShardState, KinesisError> {
+        let horizon = self.horizon(now);
+        let number = self.shard(id)?.number;
+        let gone = || KinesisError::InternalFailure(format!("Shard {id} is gone."));
+        let shard = self.shards.get_mut(&number).ok_or_else(gone)?;
+        shard.trim(horizon);
+        Ok(shard)
+    }
+
+    /// A shard has no throughput left for a call.
+    pub(crate) fn rate_exceeded(&self, shard: u64) -> KinesisError {
+        KinesisError::ProvisionedThroughputExceeded(format!(
+            "Rate exceeded for shard {} in stream {} under account {}.",
+            shard_id(shard),
+            self.name,
+            self.account
+        ))
+    }
+
+    /// The consumer of this name.
+    pub(crate) fn consumer(&self, name: &str) -> Result<&ConsumerState, KinesisError> {
+        self.consumers.get(name).ok_or_else(|| self.no_consumer(name))
+    }
+
+    /// As [`Stream::consumer`], to be changed.
+    pub(crate) fn consumer_mut(&mut self, name: &str) -> Result<&mut ConsumerState, KinesisError> {
+        let not_found = self.no_consumer(name);
+        self.consumers.get_mut(name).ok_or(not_found)
+    }
+
+    fn no_consumer(&self, name: &str) -> KinesisError {
+        KinesisError::ResourceNotFound(format!(
+            "Consumer {name} under stream {} not found for account {}.",
+            self.name, self.account
+        ))
+    }
+
+    /// Forgets the consumers whose deletion is through.
+    pub(crate) fn forget_consumers(&mut self, now: Timestamp) {
+        let gone = self.consumers.values().filter(|consumer| consumer.is_gone(now));
+        let last = gone.map(|consumer| consumer.serial).max();
+        if last.is_some() {
+            self.last_consumer_serial = self.last_consumer_serial.max(last);
+            self.consumers.retain(|_, consumer| !consumer.is_gone(now));
+        }
     }
 }

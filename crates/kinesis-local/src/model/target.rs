@@ -56,20 +56,22 @@ impl From<&str> for StreamTarget {
 
 /// Checks the form of a stream's name: 1 to 128 of `a-z A-Z 0-9 _ . -`.
 pub(crate) fn check_stream_name(name: &str) -> Result<(), KinesisError> {
+    check_name(name, "streamName")
+}
+
+/// Checks the form of the name in `member`: 1 to 128 of `a-z A-Z 0-9 _ . -`.
+pub(crate) fn check_name(name: &str, member: &str) -> Result<(), KinesisError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if name.is_empty() {
-        let rule = "Member must have length greater than or equal to 1";
-        return Err(KinesisError::constraint(name, "streamName", rule));
-    }
-    if name.len() > 128 {
-        let rule = "Member must have length less than or equal to 128";
-        return Err(KinesisError::constraint(name, "streamName", rule));
-    }
-    if !name.bytes().all(allowed) {
-        let rule = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+";
-        return Err(KinesisError::constraint(name, "streamName", rule));
-    }
-    Ok(())
+    let rule = if name.is_empty() {
+        "Member must have length greater than or equal to 1"
+    } else if name.len() > 128 {
+        "Member must have length less than or equal to 128"
+    } else if !name.bytes().all(allowed) {
+        "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+    } else {
+        return Ok(());
+    };
+    Err(KinesisError::constraint(name, member, rule))
 }
 
 /// The ARN of a stream.
@@ -77,8 +79,8 @@ pub(crate) fn stream_arn(region: &str, account: &str, name: &str) -> String {
     format!("arn:aws:kinesis:{region}:{account}:stream/{name}")
 }
 
-/// Region and account are not looked at: there is one of each here.
-fn name_in_arn(arn: &str) -> Result<&str, KinesisError> {
+/// The name in a stream's ARN. Region and account are not looked at: there is one of each here.
+pub(crate) fn name_in_arn(arn: &str) -> Result<&str, KinesisError> {
     let mut parts = arn.splitn(6, ':');
     let prefix = [parts.next(), parts.next(), parts.next()];
     let name = parts.nth(2).and_then(|resource| resource.strip_prefix("stream/"));

@@ -11,9 +11,9 @@ use kinesis_record::{HashRange, Shard};
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    ChildShard, DescribeStreamResponse, GetRecordsResponse, KinesisError, ListShardsResponse,
-    ListStreamsResponse, PutRecordResponse, PutRecordsResponse, Record, StreamSummary, Timestamp,
-    UpdateShardCountResponse,
+    ChildShard, DescribeStreamResponse, EncryptionType, GetRecordsResponse, KinesisError, ListShardsResponse,
+    ListStreamsResponse, PutRecordResponse, PutRecordsResponse, Record, StreamSummary, SubscribeToShardEvent,
+    Timestamp, UpdateShardCountResponse,
 };
 
 /// The body of an error.
@@ -36,7 +36,7 @@ pub(super) fn describe_stream(response: &DescribeStreamResponse) -> String {
 pub(super) fn describe_stream_summary(stream: &StreamSummary) -> String {
     let mut description = summary(stream);
     description.insert("OpenShardCount".into(), stream.open_shard_count.into());
-    description.insert("ConsumerCount".into(), 0.into());
+    description.insert("ConsumerCount".into(), stream.consumer_count.into());
     description.insert("MaxRecordSizeInKiB".into(), stream.max_record_kib.into());
     description.insert("RecordDistributionStrategy".into(), stream.distribution.as_str().into());
     json!({ "StreamDescriptionSummary": description }).to_string()
@@ -73,11 +73,11 @@ pub(super) fn get_shard_iterator(iterator: &str) -> String {
 }
 
 pub(super) fn put_record(response: &PutRecordResponse) -> String {
-    json!({
+    let place = json!({
         "ShardId": response.shard_id.as_str(),
         "SequenceNumber": response.sequence_number.as_str(),
-    })
-    .to_string()
+    });
+    encrypted(place, response.encryption).to_string()
 }
 
 pub(super) fn put_records(response: &PutRecordsResponse) -> String {
@@ -89,7 +89,16 @@ pub(super) fn put_records(response: &PutRecordsResponse) -> String {
         Err(error) => json!({ "ErrorCode": error.code(), "ErrorMessage": error.message() }),
     });
     let records: Vec<Value> = records.collect();
-    json!({ "FailedRecordCount": response.failed_record_count(), "Records": records }).to_string()
+    let reply = json!({ "FailedRecordCount": response.failed_record_count(), "Records": records });
+    encrypted(reply, response.encryption).to_string()
+}
+
+/// As in the service, only what is encrypted says so.
+fn encrypted(mut reply: Value, encryption: EncryptionType) -> Value {
+    if encryption == EncryptionType::Kms {
+        reply["EncryptionType"] = encryption.as_str().into();
+    }
+    reply
 }
 
 pub(super) fn update_shard_count(response: &UpdateShardCountResponse) -> String {
@@ -103,30 +112,60 @@ pub(super) fn update_shard_count(response: &UpdateShardCountResponse) -> String 
 }
 
 pub(super) fn get_records(response: &GetRecordsResponse) -> String {
-    // A record has some 180 bytes around its partition key and payload.
-    let size: usize = response.records.iter().map(|record| 180 + record.size() * 4 / 3).sum();
-    let mut body = String::with_capacity(size + 1_024);
-    body.push_str("{\"Records\":[");
-    for (index, record) in response.records.iter().enumerate() {
-        if index > 0 {
-            body.push(',');
-        }
-        write_record(&mut body, record);
-    }
-    body.push_str("],\"NextShardIterator\":");
+    let mut body = String::with_capacity(room(&response.records));
+    body.push('{');
+    write_records(&mut body, &response.records);
+    body.push_str(",\"NextShardIterator\":");
     match &response.next_shard_iterator {
         Some(iterator) => write_text(&mut body, iterator),
         None => body.push_str("null"),
     }
     body.push_str(",\"MillisBehindLatest\":");
     write_shown(&mut body, response.millis_behind_latest);
-    if !response.child_shards.is_empty() {
-        let children: Value = response.child_shards.iter().map(child_shard).collect();
-        body.push_str(",\"ChildShards\":");
-        write_shown(&mut body, children);
-    }
+    write_children(&mut body, &response.child_shards);
     body.push('}');
     body
+}
+
+/// The payload of an event of SubscribeToShard.
+pub(crate) fn subscribe_event(event: &SubscribeToShardEvent) -> String {
+    let mut body = String::with_capacity(room(&event.records));
+    body.push('{');
+    write_records(&mut body, &event.records);
+    if let Some(number) = &event.continuation_sequence_number {
+        body.push_str(",\"ContinuationSequenceNumber\":");
+        write_text(&mut body, number.as_str());
+    }
+    body.push_str(",\"MillisBehindLatest\":");
+    write_shown(&mut body, event.millis_behind_latest);
+    write_children(&mut body, &event.child_shards);
+    body.push('}');
+    body
+}
+
+/// What records need in a body, with what is around them.
+fn room(records: &[Record]) -> usize {
+    // A record has some 180 bytes around its partition key and payload.
+    records.iter().map(|record| 180 + record.size() * 4 / 3).sum::<usize>() + 1_024
+}
+
+fn write_records(body: &mut String, records: &[Record]) {
+    body.push_str("\"Records\":[");
+    for (index, record) in records.iter().enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        write_record(body, record);
+    }
+    body.push(']');
+}
+
+fn write_children(body: &mut String, children: &[ChildShard]) {
+    if !children.is_empty() {
+        let children: Value = children.iter().map(child_shard).collect();
+        body.push_str(",\"ChildShards\":");
+        write_shown(body, children);
+    }
 }
 
 fn write_record(body: &mut String, record: &Record) {
@@ -140,7 +179,11 @@ fn write_record(body: &mut String, record: &Record) {
     }
     body.push_str(",\"Data\":\"");
     STANDARD.encode_string(&record.data, body);
-    body.push_str("\"}");
+    body.push('"');
+    if record.encryption == EncryptionType::Kms {
+        body.push_str(",\"EncryptionType\":\"KMS\"");
+    }
+    body.push('}');
 }
 
 fn write_text(body: &mut String, text: &str) {
@@ -195,13 +238,14 @@ fn summary(stream: &StreamSummary) -> Map<String, Value> {
         ("StreamModeDetails", json!({ "StreamMode": stream.mode.as_str() })),
         ("RetentionPeriodHours", stream.retention_hours.into()),
         ("StreamCreationTimestamp", seconds(stream.created)),
-        ("EnhancedMonitoring", json!([{ "ShardLevelMetrics": [] }])),
-        ("EncryptionType", "NONE".into()),
+        ("EnhancedMonitoring", json!([{ "ShardLevelMetrics": stream.metrics }])),
+        ("EncryptionType", stream.encryption.as_str().into()),
     ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let key = stream.key_id.as_ref().map(|key| ("KeyId", key.as_str().into()));
+    members.into_iter().chain(key).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// An instant in seconds with a fraction.
-fn seconds(instant: Timestamp) -> Value {
+pub(super) fn seconds(instant: Timestamp) -> Value {
     (instant.as_millis() as f64 / 1_000.0).into()
 }

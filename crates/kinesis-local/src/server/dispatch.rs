@@ -1,5 +1,7 @@
 //! From a request's JSON to the model and back.
 
+mod manage;
+
 use kinesis_record::ShardId;
 
 use super::Shared;
@@ -8,28 +10,38 @@ use super::parameters::{Parameters, count, instant, not_in_enum, required};
 use crate::model::{
     CreateStreamRequest, DescribeStreamRequest, GetRecordsRequest, GetShardIteratorRequest, KinesisError,
     ListShardsRequest, ListStreamsRequest, MergeShardsRequest, Operation, PutRecordRequest,
-    PutRecordsRequest, ShardFilter, SplitShardRequest, StartingPosition, UpdateShardCountRequest,
+    PutRecordsRequest, ShardFilter, SplitShardRequest, StartingPosition, SubscribeToShardRequest, Timestamp,
+    UpdateShardCountRequest,
 };
 
 /// Does what a request asks for and gives the reply's JSON. The model is held only while it works, not while
 /// JSON is read or written.
-pub(super) fn dispatch(shared: &Shared, operation: Operation, body: &[u8]) -> Result<String, KinesisError> {
+pub(crate) fn dispatch(
+    shared: &Shared,
+    operation: Operation,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<String, KinesisError> {
     let mut p = Parameters::parse(body)?;
-    let now = shared.now();
     match operation {
         Operation::CreateStream => {
             let request = CreateStreamRequest {
-                mode: p.mode()?,
+                mode: p.mode()?.unwrap_or_default(),
                 distribution: p.distribution()?.unwrap_or_default(),
                 stream_name: required(p.stream_name, "streamName")?,
                 shard_count: count(p.shard_count, "shardCount")?,
                 max_record_kib: count(p.max_record_size_in_kib, "maxRecordSizeInKiB")?,
+                tags: p.tags.unwrap_or_default(),
             };
             shared.model().create_stream(request, now)?;
             Ok(answer::empty())
         }
         Operation::DeleteStream => {
-            shared.model().delete_stream(&p.target(), now)?;
+            if p.enforce_consumer_deletion == Some(true) {
+                shared.model().delete_stream_and_consumers(&p.target(), now)?;
+            } else {
+                shared.model().delete_stream(&p.target(), now)?;
+            }
             Ok(answer::empty())
         }
         Operation::DescribeStream => {
@@ -115,6 +127,7 @@ pub(super) fn dispatch(shared: &Shared, operation: Operation, body: &[u8]) -> Re
                 next_token: p.next_token,
                 exclusive_start_shard_id: p.exclusive_start_shard_id.map(ShardId::from),
                 max_results: count(p.max_results, "maxResults")?,
+                stream_created: p.stream_creation_timestamp.map(instant),
             };
             let response = shared.model().list_shards(request, now)?;
             Ok(answer::list_shards(&response))
@@ -152,14 +165,36 @@ pub(super) fn dispatch(shared: &Shared, operation: Operation, body: &[u8]) -> Re
             let response = shared.model().update_shard_count(request, now)?;
             Ok(answer::update_shard_count(&response))
         }
+        other => manage::manage(shared, other, p, now),
     }
 }
 
-/// Where an iterator starts. Each type takes its own argument and no other.
+/// The request of SubscribeToShard, whose reply is no single text.
+pub(crate) fn subscription(body: &[u8]) -> Result<SubscribeToShardRequest, KinesisError> {
+    let mut p = Parameters::parse(body)?;
+    let start = required(p.starting_position.take(), "startingPosition")?;
+    let member = "startingPosition.type";
+    Ok(SubscribeToShardRequest {
+        consumer_arn: required(p.consumer_arn, "consumerARN")?,
+        shard_id: required(p.shard_id, "shardId")?.into(),
+        position: starting(&start.r#type, start.sequence_number, start.timestamp, member)?,
+    })
+}
+
+/// Where an iterator starts.
 fn position(p: &mut Parameters) -> Result<StartingPosition, KinesisError> {
     let kind = required(p.shard_iterator_type.take(), "shardIteratorType")?;
-    let (number, timestamp) = (p.starting_sequence_number.take(), p.timestamp.take());
-    match (kind.as_str(), number, timestamp) {
+    starting(&kind, p.starting_sequence_number.take(), p.timestamp.take(), "shardIteratorType")
+}
+
+/// A starting position of type `kind`, the request's `member`. Each type takes its own argument and no other.
+fn starting(
+    kind: &str,
+    number: Option<String>,
+    timestamp: Option<f64>,
+    member: &str,
+) -> Result<StartingPosition, KinesisError> {
+    match (kind, number, timestamp) {
         ("TRIM_HORIZON", None, None) => Ok(StartingPosition::TrimHorizon),
         ("LATEST", None, None) => Ok(StartingPosition::Latest),
         ("AT_SEQUENCE_NUMBER", Some(number), None) => Ok(StartingPosition::AtSequenceNumber(number)),
@@ -170,12 +205,12 @@ fn position(p: &mut Parameters) -> Result<StartingPosition, KinesisError> {
             _,
             _,
         ) => Err(KinesisError::InvalidArgument(format!(
-            "AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER take a StartingSequenceNumber, AT_TIMESTAMP \
+            "AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER take a sequence number, AT_TIMESTAMP \
                  takes a Timestamp, TRIM_HORIZON and LATEST take neither. The request does not fit {kind}."
         ))),
         (other, _, _) => {
             let values = "AFTER_SEQUENCE_NUMBER, LATEST, AT_TIMESTAMP, AT_SEQUENCE_NUMBER, TRIM_HORIZON";
-            Err(not_in_enum(other, "shardIteratorType", values))
+            Err(not_in_enum(other, member, values))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A request's JSON.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine;
@@ -8,7 +9,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-use crate::model::{KinesisError, PutRecordsEntry, RecordDistribution, StreamMode, StreamTarget, Timestamp};
+use crate::model::{
+    ConsumerTarget, KinesisError, PutRecordsEntry, RecordDistribution, StreamMode, StreamTarget, Timestamp,
+};
 
 /// The members of all requests, which mean the same wherever they occur. Others are passed over: newer
 /// clients send members that this service does not know.
@@ -46,6 +49,21 @@ pub(crate) struct Parameters {
     pub(crate) explicit_hash_key: Option<String>,
     pub(crate) sequence_number_for_ordering: Option<String>,
     pub(crate) records: Option<Vec<RecordParameter>>,
+    pub(crate) enforce_consumer_deletion: Option<bool>,
+    pub(crate) stream_creation_timestamp: Option<f64>,
+    pub(crate) consumer_name: Option<String>,
+    #[serde(rename = "ConsumerARN")]
+    pub(crate) consumer_arn: Option<String>,
+    pub(crate) starting_position: Option<StartingPositionParameter>,
+    pub(crate) tags: Option<BTreeMap<String, String>>,
+    pub(crate) tag_keys: Option<Vec<String>>,
+    pub(crate) exclusive_start_tag_key: Option<String>,
+    #[serde(rename = "ResourceARN")]
+    pub(crate) resource_arn: Option<String>,
+    pub(crate) policy: Option<String>,
+    pub(crate) encryption_type: Option<String>,
+    pub(crate) key_id: Option<String>,
+    pub(crate) shard_level_metrics: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +77,14 @@ pub(crate) struct StreamModeDetails {
 pub(crate) struct ShardFilterParameter {
     pub(crate) r#type: String,
     pub(crate) shard_id: Option<String>,
+    pub(crate) timestamp: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct StartingPositionParameter {
+    pub(crate) r#type: String,
+    pub(crate) sequence_number: Option<String>,
     pub(crate) timestamp: Option<f64>,
 }
 
@@ -98,10 +124,19 @@ impl Parameters {
         StreamTarget { name: self.stream_name.take(), arn: self.stream_arn.take() }
     }
 
-    pub(crate) fn mode(&self) -> Result<StreamMode, KinesisError> {
+    pub(crate) fn consumer(&mut self) -> ConsumerTarget {
+        ConsumerTarget {
+            arn: self.consumer_arn.take(),
+            name: self.consumer_name.take(),
+            stream_arn: self.stream_arn.take(),
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Result<Option<StreamMode>, KinesisError> {
         match self.stream_mode_details.as_ref().map(|details| details.stream_mode.as_str()) {
-            None | Some("PROVISIONED") => Ok(StreamMode::Provisioned),
-            Some("ON_DEMAND") => Ok(StreamMode::OnDemand),
+            None => Ok(None),
+            Some("PROVISIONED") => Ok(Some(StreamMode::Provisioned)),
+            Some("ON_DEMAND") => Ok(Some(StreamMode::OnDemand)),
             Some(other) => Err(not_in_enum(other, "streamModeDetails.streamMode", "PROVISIONED, ON_DEMAND")),
         }
     }

@@ -66,6 +66,7 @@ fn a_token_is_refused_together_with_what_it_stands_for() {
         ListShardsRequest { stream: "flights".into(), ..token.clone() },
         ListShardsRequest { exclusive_start_shard_id: Some(SHARD_0.into()), ..token.clone() },
         ListShardsRequest { filter: Some(ShardFilter::AtLatest), ..token.clone() },
+        ListShardsRequest { stream_created: Some(bench.now), ..token.clone() },
         ListShardsRequest { next_token: Some("garbage".into()), ..Default::default() },
     ];
     for request in others {
@@ -172,9 +173,29 @@ fn streams_are_listed_by_name() {
     };
     let (names, token) = list(&mut bench, None, None);
     assert_eq!(names, ["buses", "ferries"]);
+    let expired = ListStreamsRequest { next_token: token.clone(), ..Default::default() };
     let (names, token) = list(&mut bench, None, token);
     assert_eq!((names, token), (vec!["flights".to_owned(), "trains".to_owned()], None));
     assert_eq!(list(&mut bench, Some("ferries"), None).0, ["flights", "trains"]);
     bench.model.delete_stream(&StreamTarget::from("trains"), bench.now).unwrap();
     assert_eq!(list(&mut bench, Some("ferries"), None).0, ["flights"]);
+    bench.pass(300_001);
+    assert_eq!(code(bench.model.list_streams(expired, bench.now)), "ExpiredNextTokenException");
+}
+
+#[test]
+fn a_list_is_of_the_stream_that_was_created_then() {
+    let mut bench = Bench::new(1);
+    let created = bench.now;
+    let list = |bench: &mut Bench, stream_created| {
+        let request = ListShardsRequest { stream: "flights".into(), stream_created, ..Default::default() };
+        bench.model.list_shards(request, bench.now).map(|response| response.shards.len())
+    };
+    assert_eq!(list(&mut bench, Some(created)), Ok(1));
+    bench.model.delete_stream(&StreamTarget::from("flights"), bench.now).unwrap();
+    bench.pass(60_000);
+    bench.create("flights", 1);
+    assert_eq!(code(list(&mut bench, Some(created))), "ResourceNotFoundException");
+    let now = bench.now;
+    assert_eq!(list(&mut bench, Some(now)), Ok(1));
 }

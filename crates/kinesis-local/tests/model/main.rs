@@ -2,12 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod consumers;
+mod following;
 mod iterators;
+mod limits;
 mod lineage;
 mod listing;
+mod managing;
 mod putting;
+mod radar;
 mod reading;
+mod retention;
 mod states;
+mod subscriptions;
 
 use kinesis_local::model::{
     CreateStreamRequest, GetRecordsRequest, GetRecordsResponse, GetShardIteratorRequest, Kinesis,

@@ -7,7 +7,7 @@ use kinesis_local::LocalAws;
 
 use super::dynamodb_client;
 
-async fn create_leases(client: &Client) {
+pub(crate) async fn create_leases(client: &Client) {
     let key = KeySchemaElement::builder().attribute_name("leaseKey").key_type(KeyType::Hash).build().unwrap();
     let attribute = AttributeDefinition::builder()
         .attribute_name("leaseKey")

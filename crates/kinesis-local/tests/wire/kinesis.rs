@@ -202,11 +202,6 @@ async fn errors_have_the_types_of_the_service() {
     let many =
         client.put_records().stream_name("flights").set_records(Some(entries)).send().await.unwrap_err();
     assert_eq!(many.code(), Some("ValidationException"));
-    let unknown = client.describe_limits().send().await.unwrap_err();
-    assert_eq!(unknown.code(), Some("UnknownOperationException"));
-    assert!(
-        unknown.into_service_error().meta().message().is_some_and(|text| text.contains("DescribeLimits"))
-    );
 }
 
 #[tokio::test]

@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod cbor;
+mod control;
 mod dynamodb;
+mod faults;
+mod faults_of_kinesis;
+mod kept;
 mod kinesis;
+mod managing;
 mod raw;
+mod subscribe;
+mod tls;
 
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_kinesis::config::{BehaviorVersion, Credentials, Region};

@@ -1,23 +1,36 @@
 //! What the SDK would never send.
 
+use std::io;
+
 use kinesis_local::LocalAws;
+use kinesis_local::faults::Fault;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends one request and gives the whole reply.
-async fn post(aws: &LocalAws, target: &str, content_type: &str, body: &str) -> String {
-    let url = aws.kinesis_url();
-    let address = url.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!(
-        "POST / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
-         X-Amz-Target: {target}\r\nContent-Length: {}\r\n\r\n{body}",
+/// Sends bytes and gives all that comes until the connection ends.
+pub(crate) async fn exchange(url: &str, request: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).await?;
+    stream.write_all(request).await?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await?;
+    Ok(reply)
+}
+
+/// Calls an operation and gives the whole reply.
+pub(crate) async fn call(url: &str, target: &str, content_type: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+         Authorization: AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=c, Signature=d\r\nX-Amz-Date: today\r\n\
+         X-Amz-Target: {target}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).await.unwrap();
-    reply
+    exchange(url, &[head.as_bytes(), body].concat()).await
+}
+
+/// Calls an operation in JSON and gives the whole reply.
+async fn post(aws: &LocalAws, target: &str, content_type: &str, body: &str) -> String {
+    let reply = call(&aws.kinesis_url(), target, content_type, body.as_bytes()).await.unwrap();
+    String::from_utf8(reply).unwrap()
 }
 
 const JSON: &str = "application/x-amz-json-1.1";
@@ -50,8 +63,6 @@ async fn what_cannot_be_read_is_a_serialization_error() {
         assert!(reply.contains(r#""__type":"SerializationException""#), "{body}: {reply}");
         assert!(!reply.contains("%%%"), "{reply}");
     }
-    let reply = post(&aws, "Kinesis_20131202.PutRecord", "application/x-amz-cbor-1.1", "").await;
-    assert!(reply.contains("SerializationException"), "{reply}");
 }
 
 #[tokio::test]
@@ -106,5 +117,49 @@ async fn missing_and_misfit_members_are_told_by_name() {
     for (operation, body, code, word) in cases {
         let reply = post(&aws, &format!("Kinesis_20131202.{operation}"), JSON, body).await;
         assert!(reply.contains(code) && reply.contains(word), "{operation} {body}: {reply}");
+    }
+}
+
+/// A call of each service whose reply has a body.
+fn reads(aws: &LocalAws) -> [(String, &'static str, &'static str); 2] {
+    [
+        (aws.kinesis_url(), "Kinesis_20131202.ListStreams", JSON),
+        (aws.dynamodb_url(), "DynamoDB_20120810.ListTables", "application/x-amz-json-1.0"),
+    ]
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_a_connection_that_ends_without_a_byte() {
+    let aws = LocalAws::start().await.unwrap();
+    aws.faults().add(Fault::on_any().lose_reply());
+    for (url, target, kind) in reads(&aws) {
+        assert_eq!(call(&url, target, kind, b"{}").await.unwrap(), b"", "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_a_reset() {
+    let aws = LocalAws::start().await.unwrap();
+    aws.faults().add(Fault::on_any().reset());
+    for (url, target, kind) in reads(&aws) {
+        let error = call(&url, target, kind, b"{}").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn half_a_body_promises_the_whole() {
+    let aws = LocalAws::start().await.unwrap();
+    for (url, target, kind) in reads(&aws) {
+        let whole = String::from_utf8(call(&url, target, kind, b"{}").await.unwrap()).unwrap();
+        let fault = aws.faults().add(Fault::on_any().half_body());
+        let half = String::from_utf8(call(&url, target, kind, b"{}").await.unwrap()).unwrap();
+        fault.remove();
+        let [(_, whole), (head, half)] = [whole, half].map(|reply| {
+            let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+            (head.to_owned(), body.to_owned())
+        });
+        assert_eq!(half, whole[..whole.len() / 2], "{target}");
+        assert!(head.contains(&format!("\r\ncontent-length: {}", whole.len())), "{head}");
     }
 }
