@@ -3,7 +3,7 @@
 mod shard;
 mod stop;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tracing::{Span, debug, error, info, warn};
 
 use super::backoff::Backoff;
 use super::checkpoint::{LeaseRequest, WriteLease};
+use super::clock::Clock;
 use super::error::{ConsumerError, Stopped};
 use super::load::Load;
 use super::notice::ConsumerNotice;
@@ -75,6 +76,9 @@ pub(crate) struct Supervisor {
     /// Keeps the actor alive when nobody else holds its address.
     address: Option<Addr<Self>>,
     epoch: Instant,
+    clock: Clock,
+    /// Rows that this process has created and not yet read the shard of.
+    new_rows: BTreeSet<ShardId>,
     world: Option<World>,
     coordinator: Option<Coordinator>,
     load: Arc<Load>,
@@ -105,6 +109,8 @@ impl Supervisor {
             parts,
             address: None,
             epoch: Instant::now(),
+            clock: Clock::new(),
+            new_rows: BTreeSet::new(),
             world: None,
             coordinator: None,
             calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
@@ -200,11 +206,15 @@ impl Supervisor {
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
                 });
             }
-            Effect::Create(new) => {
+            Effect::Create(mut new) => {
+                if new.checkpoint == Checkpoint::Latest && new.latest_since.is_none() {
+                    new.latest_since = Some(self.clock.now());
+                }
                 let created = async move { (leases.create(&new).await, new) };
                 self.call(ctx, created, |supervisor, (created, new), _| {
                     match &created {
                         Ok(Created::New) => {
+                            supervisor.new_rows.insert(new.shard.clone());
                             info!(shard = %new.shard, checkpoint = %new.checkpoint, "lease row created");
                         }
                         Ok(Created::Existed) => {}

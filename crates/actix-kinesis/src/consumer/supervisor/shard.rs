@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub(super) has_begun: bool,
     store: Store,
     hash_range: Option<HashRange>,
+    /// What `LATEST` stands for; none if that is the newest record of the moment.
+    latest_since: Option<SystemTime>,
     gauges: Arc<Gauges>,
     newest: Arc<watch::Sender<Option<Position>>>,
     stored: watch::Receiver<Checkpoint>,
@@ -74,6 +76,8 @@ impl Supervisor {
                 "the lease says AT_TIMESTAMP, but initial-timestamp is not set: reading from the oldest record"
             );
         }
+        // The row was just created by this process, and nobody else has had it.
+        let is_new = self.new_rows.remove(&shard) && lease.counter == 1;
         let listed = self.coordinator.as_ref().and_then(|coordinator| coordinator.shards()?.get(&shard));
         let hash_range = listed.map(|shard| shard.hash_range).or(lease.hash_range);
         let gauges = Arc::new(Gauges::new(lease.checkpoint.clone()));
@@ -98,6 +102,7 @@ impl Supervisor {
             has_begun: false,
             store,
             hash_range,
+            latest_since: lease.latest_since.filter(|_| !is_new),
             gauges: Arc::clone(&gauges),
             newest: Arc::new(newest),
             stored: is_stored,
@@ -155,12 +160,14 @@ impl Supervisor {
             stored: slot.stored.clone(),
             span: error_span!(parent: &self.parts.span, "shard", %shard),
         };
+        let latest_since = slot.latest_since;
+        slot.latest_since.get_or_insert_with(|| self.clock.now());
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
         let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
         let make_fetcher = move |worker: Addr<ConsumerWorker>, room| Fetcher {
             api: stream,
-            cursor: Cursor::new(&start, initial_timestamp),
+            cursor: Cursor::new(&start, initial_timestamp, latest_since),
             unpacker: Unpacker::new(shard.clone(), hash_range, start.position().cloned()),
             shard,
             room,
