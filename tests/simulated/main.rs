@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod faults;
+mod parting;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod time;

@@ -34,6 +34,10 @@ pub(super) struct Slot {
     /// None while the shard waits to be started again.
     pub(super) worker: Option<Addr<ConsumerWorker>>,
     pub(super) parting: Parting,
+    /// Whether the last checkpoint and the lease are being given away already.
+    pub(super) is_parting: bool,
+    /// How many events the last worker delivered and left unsettled.
+    pub(super) unsettled: usize,
     /// Whether a worker has been started: not before the lease's validity is known.
     pub(super) has_begun: bool,
     store: Store,
@@ -95,6 +99,8 @@ impl Supervisor {
             checkpoint: self.start_checkpoint_worker(store.clone(), to_store),
             worker: None,
             parting: Parting::Release,
+            is_parting: false,
+            unsettled: 0,
             has_begun: false,
             store,
             hash_range,
@@ -236,6 +242,8 @@ impl Supervisor {
         let may_restart = max_restarts.is_none_or(|max| slot.backoff.failures() < max);
         let decision = match policy {
             _ if self.stopping.is_some() => FailureDecision::StopConsumer,
+            // A shard that is handed over starts no more.
+            _ if slot.parting == Parting::HandOver => FailureDecision::StopShard,
             FailurePolicy::StopConsumer => FailureDecision::StopConsumer,
             FailurePolicy::RestartShard | FailurePolicy::Skip if may_restart => {
                 FailureDecision::RestartShard { after: slot.backoff.next_pause() }
@@ -275,7 +283,8 @@ impl Supervisor {
                 });
             }
             FailureDecision::StopShard => {
-                if let Some(coordinator) = &mut self.coordinator {
+                let is_given_up = self.slots.get(shard).is_some_and(|slot| slot.parting == Parting::Release);
+                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_given_up) {
                     coordinator.shun(shard);
                 }
                 self.part_with(shard, acquisition, ctx);
@@ -302,18 +311,14 @@ impl Handler<WorkerEnded> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: WorkerEnded, ctx: &mut Self::Context) {
-        let WorkerEnded { shard, acquisition, outcome } = ended;
+        let WorkerEnded { shard, acquisition, unsettled, outcome } = ended;
         let policy = self.parts.conf.worker.failure_policy;
         let Some(slot) = self.slot(&shard, acquisition) else { return };
         slot.worker = None;
+        slot.unsettled = unsettled;
         match outcome {
             Outcome::ShardEnded => self.forget_shard(&shard),
-            Outcome::Drained { unsettled } => {
-                if let Some(stopping) = &mut self.stopping {
-                    stopping.report.unsettled += unsettled;
-                }
-                self.part_with(&shard, acquisition, ctx);
-            }
+            Outcome::Drained => self.part_with(&shard, acquisition, ctx),
             Outcome::Failed { processor, events, cause } => {
                 self.shard_failed(&shard, Failure { processor: Some(processor), events, cause }, policy, ctx);
             }

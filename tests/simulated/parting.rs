@@ -1,0 +1,115 @@
+//! How leases and shards are let go.
+
+use std::time::Duration;
+
+use actix::Actor;
+use actix_kinesis::config::FailurePolicy;
+use actix_kinesis::consumer::EventProcessed;
+
+use super::world::{Fault, Place};
+use super::{conf, new_notes, pass, start};
+use crate::recorder::Recorder;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Fails the calls of a kind from the `first` to the `last` after now, counted from 1.
+fn fail_some(
+    name: &'static str,
+    calls: std::ops::RangeInclusive<u32>,
+    fault: Fault,
+) -> impl FnMut(&str) -> Fault + Send + 'static {
+    let mut seen = 0;
+    move |call| {
+        seen += u32::from(call == name);
+        if call == name && calls.contains(&seen) { fault } else { Fault::None }
+    }
+}
+
+#[actix::test]
+async fn the_lease_of_a_stopped_shard_is_released_though_the_table_refuses_for_a_moment() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "poison");
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |_| EventProcessed::failed("never"));
+    let mut conf = conf();
+    conf.worker.failure_policy = FailurePolicy::StopShard;
+    // The first write takes the lease, the next ones release it.
+    network.fail(fail_some("write", 2..=3, Fault::Throttled));
+    let consumer = start(conf, world, recorder.start());
+    notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    pass(10 * SECOND).await;
+    assert_eq!(consumer.status().shards, []);
+    assert!(place.rows().values().all(|row| row.owner.is_none()), "nobody reads a lease that is kept");
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_table_that_refuses_for_a_moment_costs_no_clean_stop() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, network) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
+    pass(4 * SECOND).await;
+    network.fail(fail_some("write", 1..=3, Fault::Throttled));
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop().await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert!(begin.elapsed() < 3 * SECOND, "{:?}", begin.elapsed());
+    assert!(place.rows().values().all(|row| row.owner.is_none()));
+}
+
+#[actix::test]
+async fn a_stop_while_a_shard_is_let_go_anyway_is_clean() {
+    tokio::time::pause();
+    for after in 0..30 {
+        let place = Place::new(4);
+        for key in 0..8 {
+            place.put(&format!("key-{key}"), key.to_string());
+        }
+        let (world, _) = place.connect();
+        let notes = new_notes();
+        let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "3" {
+            true => EventProcessed::failed("never"),
+            false => EventProcessed::Processed,
+        });
+        let mut conf = conf();
+        conf.worker.failure_policy = FailurePolicy::StopShard;
+        let consumer = start(conf, world, recorder.start());
+        notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+        pass(Duration::from_millis(after)).await;
+        let stopped = consumer.stop().await.unwrap();
+        assert_eq!((stopped.not_stored, stopped.not_released), (Vec::new(), Vec::new()), "after {after} ms");
+    }
+}
+
+#[actix::test]
+async fn events_of_a_shard_that_waits_to_be_started_again_are_not_settled_by_a_stop() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..3 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "1" {
+        true => EventProcessed::failed("not yet"),
+        false => EventProcessed::Processed,
+    });
+    let consumer = start(conf(), world, recorder.start());
+    notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    let stopped = consumer.stop().await.unwrap();
+    assert_eq!(stopped.unsettled, 1, "{stopped:?}");
+    assert_eq!((stopped.not_stored, stopped.not_released), (Vec::new(), Vec::new()));
+}
+
+#[actix::test]
+async fn a_stop_may_be_given_all_the_time_there_is() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
+    pass(SECOND).await;
+    assert!(consumer.stop_within(Duration::MAX).await.unwrap().is_clean());
+}
