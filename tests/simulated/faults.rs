@@ -1,9 +1,10 @@
 //! What the network does to a consumer.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::Actor;
-use actix_kinesis::consumer::{ConsumerNotice, KinesisConsumer, Placement};
+use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, KinesisConsumer, Placement};
 
 use super::world::{Fault, Place};
 use super::{HOUR, MINUTE, conf, new_notes, pass, start};
@@ -137,4 +138,76 @@ async fn a_consumer_can_be_started_and_stopped_hundreds_of_times() {
         notes.wait_for("the record", |noted| noted.deliveries.len() == round + 1).await;
         assert!(consumer.stop().await.unwrap().is_clean(), "round {round}");
     }
+}
+
+#[actix::test]
+async fn a_panic_while_reading_starts_the_shard_again() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    place.put("key", "before");
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    let mut has_panicked = false;
+    network.fail(move |call| match call == "GetRecords" && !std::mem::replace(&mut has_panicked, true) {
+        true => Fault::Panic,
+        false => Fault::None,
+    });
+    pass(MINUTE).await;
+    place.put("key", "after");
+    pass(MINUTE).await;
+    assert_eq!(notes.now().payloads(), ["before", "after"]);
+    assert_eq!(consumer.status().shards[0].restarts, 1);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_process_that_was_frozen_past_its_lease_goes_on_if_its_renewal_had_arrived() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for _ in 0..40 {
+        place.put("key", "x".repeat(100_000));
+    }
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| {
+            held.lock().unwrap().push(message.answer_later());
+            EventProcessed::Later
+        }
+    });
+    let recorder = recorder.start();
+    let mut conf = conf();
+    conf.worker.max_bytes = 1024 * 1024;
+    conf.worker.batch_timeout = HOUR;
+    let lease_ends_after = conf.lease.failover_time * 9 / 10;
+    let (writes, mut written) = tokio::sync::mpsc::unbounded_channel();
+    network.fail(move |call| {
+        if call == "write" {
+            writes.send(tokio::time::Instant::now()).unwrap();
+        }
+        Fault::None
+    });
+    let consumer = KinesisConsumer::builder(conf, recorder.clone())
+        .notices(recorder.recipient())
+        .world(world)
+        .placement(Placement::CurrentThread)
+        .start()
+        .unwrap();
+    let taken = written.recv().await.unwrap();
+    notes.wait_for("the first events", |noted| noted.deliveries.len() == 2).await;
+    written.recv().await.unwrap();
+    for handle in std::mem::take(&mut *held.lock().unwrap()) {
+        handle.answer(EventProcessed::failed("again, please"));
+    }
+    // The answers are seen while the lease is not known to be ours, then the reply to the renewal.
+    tokio::time::advance(taken + lease_ends_after - tokio::time::Instant::now()).await;
+    pass(Duration::from_secs(1)).await;
+    let noted = notes.now();
+    assert!(!noted.notices.iter().any(|notice| matches!(notice, ConsumerNotice::LeaseLost { .. })));
+    assert!(noted.deliveries.len() > 2, "the lease is held, and its events are not delivered");
+    consumer.stop().await.unwrap();
 }

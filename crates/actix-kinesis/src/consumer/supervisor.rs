@@ -29,6 +29,7 @@ use super::notifier::Notifier;
 use super::placement::Arbiters;
 use super::processor::Processors;
 use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
+use super::worker::LeaseHolds;
 use crate::config::{ConsumerConf, InitialPosition};
 use shard::Slot;
 use stop::Stopping;
@@ -232,9 +233,11 @@ impl Supervisor {
             Effect::Gained(acquisition, lease) => self.start_shard(acquisition, *lease, ctx),
             Effect::Extended(shard, acquisition, until) => {
                 let Some(slot) = self.slot(&shard, acquisition) else { return };
-                slot.fence.extend(until);
+                let held = slot.fence.extend(until);
                 if !std::mem::replace(&mut slot.has_begun, true) {
                     self.start_worker(&shard, ctx);
+                } else if let Some(worker) = slot.worker.as_ref().filter(|_| !held) {
+                    worker.do_send(LeaseHolds);
                 }
             }
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),

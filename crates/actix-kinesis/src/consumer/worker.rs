@@ -52,6 +52,11 @@ pub(crate) struct ShardDrained {
     pub(crate) children: Vec<ChildShard>,
 }
 
+/// Tells a worker that its lease holds again, after a time in which that was not known and nothing was delivered.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct LeaseHolds;
+
 /// Tells a worker to stop.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
@@ -556,6 +561,14 @@ impl Handler<HandleAnswer> for ConsumerWorker {
 
     fn handle(&mut self, HandleAnswer { delivery, answer }: HandleAnswer, ctx: &mut Self::Context) {
         self.answered(delivery, answer, ctx);
+    }
+}
+
+impl Handler<LeaseHolds> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, _: LeaseHolds, ctx: &mut Self::Context) {
+        self.pump(ctx);
     }
 }
 

@@ -218,6 +218,8 @@ impl Supervisor {
 
     pub(super) fn forget_shard(&mut self, shard: &ShardId) {
         if let Some(slot) = self.slots.remove(shard) {
+            // A worker that is busy may not hear of it before it delivers.
+            slot.fence.end();
             slot.checkpoint.do_send(StopCheckpointing);
         }
         self.parts.board.remove_shard(shard);
