@@ -1,5 +1,6 @@
 //! What the network does to a consumer.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -159,6 +160,32 @@ async fn a_panic_while_reading_starts_the_shard_again() {
     pass(MINUTE).await;
     assert_eq!(notes.now().payloads(), ["before", "after"]);
     assert_eq!(consumer.status().shards[0].restarts, 1);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_call_that_panics_is_a_failed_call() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, network) = place.connect();
+    let mut calls = BTreeMap::new();
+    network.fail(move |call| {
+        let seen = calls.entry(call.to_owned()).or_insert(0);
+        *seen += 1;
+        match *seen == 2 && matches!(call, "scan" | "ListShards" | "write") || *seen == 1 && call == "create"
+        {
+            true => Fault::Panic,
+            false => Fault::None,
+        }
+    });
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    place.put("key", "before");
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    pass(2 * MINUTE).await;
+    place.split(&place.shards()[0]);
+    place.put("key", "after");
+    notes.wait_for("the record of a child", |noted| noted.payloads() == ["before", "after"]).await;
     assert!(consumer.stop().await.unwrap().is_clean());
 }
 

@@ -4,6 +4,7 @@ mod shard;
 mod stop;
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use actix::fut::wrap_future;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle,
 };
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
 use kinesis_lease::store::{Created, Written};
@@ -185,14 +187,15 @@ impl Supervisor {
         let Some(World { stream, leases }) = self.world.clone() else { return };
         match effect {
             Effect::Scan => {
-                let scan = async move { scan(&*leases).await };
+                let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
                 self.call(ctx, scan, |supervisor, rows, _| {
                     supervisor.table_failures = note(rows.as_ref().err(), supervisor.table_failures);
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
                 });
             }
             Effect::ListShards => {
-                let list = async move { stream.list_shards().await };
+                let unavailable = |message| StreamError { kind: StreamErrorKind::Unavailable, message };
+                let list = async move { settled(stream.list_shards(), unavailable).await };
                 self.call(ctx, list, |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
                     if supervisor.world.is_some() {
@@ -202,7 +205,7 @@ impl Supervisor {
                 });
             }
             Effect::Create(new) => {
-                let created = async move { (leases.create(&new).await, new) };
+                let created = async move { (settled(leases.create(&new), StoreError::Unknown).await, new) };
                 self.call(ctx, created, |supervisor, (created, new), _| {
                     match &created {
                         Ok(Created::New) => {
@@ -215,7 +218,8 @@ impl Supervisor {
                 });
             }
             Effect::Write(acquisition, write) => {
-                let written = async move { (leases.write(&write).await, write) };
+                let written =
+                    async move { (settled(leases.write(&write), StoreError::Unknown).await, write) };
                 self.call(ctx, written, move |supervisor, (written, write), _| {
                     supervisor.table_failures = note(written.as_ref().err(), supervisor.table_failures);
                     if let Ok(Written::Refused(_)) = &written {
@@ -225,7 +229,7 @@ impl Supervisor {
                 });
             }
             Effect::LookUp(acquisition, shard) => {
-                let row = async move { (leases.read(&shard).await, shard) };
+                let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };
                 self.call(ctx, row, move |supervisor, (row, shard), _| {
                     supervisor.tell(|coordinator, now| coordinator.looked_up(now, acquisition, &shard, row));
                 });
@@ -358,6 +362,9 @@ impl Actor for Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
+        // No news if it was stopped; after a panic nobody else says so.
+        self.parts.board.set_state(ConsumerState::Stopped);
+        self.publish();
         self.parts.arbiters.stop();
     }
 }
@@ -425,6 +432,16 @@ fn note<E: std::fmt::Display>(error: Option<&E>, failures: u32) -> u32 {
             failures.saturating_add(1)
         }
     }
+}
+
+/// Awaits a call. The coordinator waits for every one that it asked for, so one that panics is one of which nobody
+/// knows how it ended.
+async fn settled<T, E>(
+    call: impl Future<Output = Result<T, E>>,
+    unknown: impl FnOnce(String) -> E,
+) -> Result<T, E> {
+    let outcome = AssertUnwindSafe(call).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(unknown("the call panicked".to_owned())))
 }
 
 /// Scans the lease table. One that was deleted is made again: its rows follow from the stream's shards.
