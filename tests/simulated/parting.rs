@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::config::FailurePolicy;
-use actix_kinesis::consumer::EventProcessed;
+use actix_kinesis::consumer::{EventProcessed, ShutdownReason};
 
 use super::world::{Fault, Place};
 use super::{conf, new_notes, pass, start};
@@ -112,4 +112,35 @@ async fn a_stop_may_be_given_all_the_time_there_is() {
     let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
     pass(SECOND).await;
     assert!(consumer.stop_within(Duration::MAX).await.unwrap().is_clean());
+}
+
+/// What the leader of KCL 3.x workers writes when it wants another worker to read a shard.
+fn promise_all_leases(place: &Place, to: &str) {
+    for row in place.rows().values_mut() {
+        row.checkpoint_owner = row.owner.replace(to.into());
+    }
+}
+
+#[actix::test]
+async fn a_lease_promised_to_another_worker_is_handed_over_behind_the_last_answer() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    pass(SECOND).await;
+    promise_all_leases(&place, "another");
+    place.put("key", "last");
+    let noted = notes.wait_for("the shutdown", |noted| !noted.shutdowns.is_empty()).await;
+    assert_eq!(noted.shutdowns[0].reason, ShutdownReason::HandedOver);
+    pass(SECOND).await;
+    let row = place.rows().values().next().unwrap().clone();
+    assert_eq!((row.owner, row.checkpoint_owner), (Some("another".into()), None));
+    assert_eq!(row.checkpoint.text(), noted.deliveries[0].sequence);
+    assert_eq!(consumer.status().shards, []);
+    // The other worker never renews: after the failover time the shard is read here again.
+    pass(30 * SECOND).await;
+    assert_eq!(consumer.status().shards.len(), 1);
+    assert!(consumer.stop().await.unwrap().is_clean());
+    assert_eq!(notes.now().payloads(), ["last"]);
 }

@@ -506,6 +506,8 @@ impl ConsumerWorker {
     fn tell_ended(&self, outcome: Outcome) {
         let (shard, acquisition) = (self.equipment.shard.clone(), self.equipment.acquisition);
         let unsettled = self.tracker.unsettled();
+        self.equipment.gauges.in_flight.set(0);
+        self.equipment.gauges.buffered_bytes.set(0);
         self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, unsettled, outcome });
     }
 }

@@ -91,6 +91,7 @@ impl Supervisor {
             stored: Arc::new(stored),
             gauges: Arc::clone(&gauges),
             random: self.parts.random.fork(),
+            span: error_span!(parent: &self.parts.span, "shard", %shard),
         };
         let restart = self.parts.conf.worker.restart_backoff;
         let slot = Slot {
@@ -159,7 +160,7 @@ impl Supervisor {
             checkpoint: slot.checkpoint.clone(),
             newest: Arc::clone(&slot.newest),
             stored: slot.stored.clone(),
-            span: error_span!(parent: &self.parts.span, "shard", %shard),
+            span: slot.store.span.clone(),
         };
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());

@@ -184,7 +184,7 @@ async fn termination() -> &'static str {
     };
     tokio::select! {
         _ = term.recv() => "SIGTERM",
-        _ = tokio::signal::ctrl_c() => "ctrl-c",
+        Ok(()) = tokio::signal::ctrl_c() => "ctrl-c",
     }
 }
 
