@@ -9,7 +9,20 @@ use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, Kines
 
 use super::world::{Fault, Place};
 use super::{HOUR, MINUTE, conf, new_notes, pass, start};
-use crate::recorder::{Noted, Recorder};
+use crate::recorder::{Noted, Notes, Recorder};
+
+/// A processor that keeps the handle of each event.
+fn holding(notes: &Notes) -> (Recorder, Arc<Mutex<Vec<EventHandle>>>) {
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(notes, {
+        let held = Arc::clone(&held);
+        move |message| {
+            held.lock().unwrap().push(message.answer_later());
+            EventProcessed::Later
+        }
+    });
+    (recorder, held)
+}
 
 #[actix::test]
 async fn a_third_of_all_calls_lost_or_refused_costs_no_record() {
@@ -43,6 +56,8 @@ async fn a_third_of_all_calls_lost_or_refused_costs_no_record() {
     let distinct = |noted: &Noted| noted.first_by_key().values().map(Vec::len).sum::<usize>();
     let noted = notes.wait_for("all records", |noted| distinct(noted) >= put).await;
     network.heal();
+    // A lease that was lost to the faults at last is taken again.
+    pass(MINUTE).await;
     let stopped = consumer.stop().await.unwrap();
     assert!(stopped.is_clean(), "{stopped:?}");
     let is_loss = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::LeaseLost { .. });
@@ -198,14 +213,7 @@ async fn a_process_that_was_frozen_past_its_lease_goes_on_if_its_renewal_had_arr
     }
     let (world, network) = place.connect();
     let notes = new_notes();
-    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
-    let recorder = Recorder::answering(&notes, {
-        let held = Arc::clone(&held);
-        move |message| {
-            held.lock().unwrap().push(message.answer_later());
-            EventProcessed::Later
-        }
-    });
+    let (recorder, held) = holding(&notes);
     let recorder = recorder.start();
     let mut conf = conf();
     conf.worker.max_bytes = 1024 * 1024;
@@ -236,5 +244,38 @@ async fn a_process_that_was_frozen_past_its_lease_goes_on_if_its_renewal_had_arr
     let noted = notes.now();
     assert!(!noted.notices.iter().any(|notice| matches!(notice, ConsumerNotice::LeaseLost { .. })));
     assert!(noted.deliveries.len() > 2, "the lease is held, and its events are not delivered");
+    consumer.stop().await.unwrap();
+}
+
+#[actix::test]
+async fn a_process_that_was_frozen_past_its_lease_delivers_nothing_before_it_knows_the_lease_to_be_lost() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..20 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let (recorder, held) = holding(&notes);
+    let recorder = recorder.start();
+    let mut conf = conf();
+    conf.worker.batch_timeout = HOUR;
+    let failover = conf.lease.failover_time;
+    let consumer = KinesisConsumer::builder(conf, recorder.clone())
+        .notices(recorder.recipient())
+        .world(world)
+        .placement(Placement::CurrentThread)
+        .seed(1)
+        .start()
+        .unwrap();
+    notes.wait_for("the first events", |noted| noted.deliveries.len() == 2).await;
+    pass(Duration::from_secs(1)).await;
+    for handle in std::mem::take(&mut *held.lock().unwrap()) {
+        handle.answer(EventProcessed::failed("again, please"));
+    }
+    tokio::time::advance(2 * failover).await;
+    let is_loss = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::LeaseLost { .. });
+    let noted = notes.wait_for("the loss", |noted| noted.notices.iter().any(is_loss)).await;
+    assert_eq!(noted.deliveries.len(), 2);
     consumer.stop().await.unwrap();
 }

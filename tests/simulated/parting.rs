@@ -1,10 +1,11 @@
 //! How leases and shards are let go.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::config::FailurePolicy;
-use actix_kinesis::consumer::{EventProcessed, ShutdownReason};
+use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason};
 
 use super::world::{Fault, Place};
 use super::{conf, new_notes, pass, start};
@@ -143,4 +144,58 @@ async fn a_lease_promised_to_another_worker_is_handed_over_behind_the_last_answe
     assert_eq!(consumer.status().shards.len(), 1);
     assert!(consumer.stop().await.unwrap().is_clean());
     assert_eq!(notes.now().payloads(), ["last"]);
+}
+
+#[actix::test]
+async fn a_stop_leaves_time_for_the_last_checkpoint_and_ends_at_its_deadline() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..2 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| match message.event.payload() == "0" {
+            true => EventProcessed::Processed,
+            false => {
+                held.lock().unwrap().push(message.answer_later());
+                EventProcessed::Later
+            }
+        }
+    });
+    let consumer = start(conf(), world, recorder.start());
+    let noted = notes.wait_for("the events", |noted| noted.deliveries.len() == 2).await;
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(8 * SECOND).await.unwrap();
+    assert!((6 * SECOND..7 * SECOND).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert_eq!((stopped.unsettled, stopped.not_stored, stopped.not_released), (1, Vec::new(), Vec::new()));
+    let row = place.rows().values().next().unwrap().clone();
+    assert_eq!((row.owner, row.checkpoint.text()), (None, noted.deliveries[0].sequence.as_str()));
+
+    let (world, _) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    notes.wait_for("the second event again", |noted| noted.deliveries.len() == 3).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_stop_whose_last_writes_are_lost_ends_at_its_deadline_and_says_so() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "only");
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    network.fail(fail_some("write", 2..=u32::MAX, Fault::RequestLost));
+    notes.wait_for("the event", |noted| noted.deliveries.len() == 1).await;
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(5 * SECOND).await.unwrap();
+    assert!(begin.elapsed() <= 5 * SECOND + SECOND / 100, "{:?}", begin.elapsed());
+    assert_eq!(stopped.unsettled, 0);
+    let shards: Vec<_> = place.rows().keys().cloned().collect();
+    assert!(stopped.not_stored == shards || stopped.not_released == shards, "{stopped:?}");
+    assert!(!stopped.is_clean());
 }

@@ -43,7 +43,8 @@ impl Supervisor {
         error: Option<ConsumerError>,
         ctx: &mut Context<Self>,
     ) {
-        if self.stopping.is_some() {
+        // What is in the mailbox when the consumer has ended is still handled, another stop among it.
+        if self.stopping.is_some() || self.parts.ending.borrow().is_some() {
             return;
         }
         info!(parent: &self.parts.span, ?within, "the consumer stops");
@@ -89,6 +90,10 @@ impl Supervisor {
         }
         let shard = shard.clone();
         ctx.spawn(wrap_future::<_, Self>(flushed).map(move |flushed, supervisor, ctx| {
+            if supervisor.slot(&shard, acquisition).is_none() {
+                // The lease was lost meanwhile, which has been told.
+                return;
+            }
             if !matches!(flushed, Ok(Ok(()))) {
                 warn!(parent: &supervisor.parts.span, %shard, "the last checkpoint is not stored");
                 if let Some(stopping) = &mut supervisor.stopping
