@@ -41,8 +41,8 @@ pub enum ConsumerError {
         /// What went wrong.
         cause: String,
     },
-    /// The consumer's own threads ended before it was stopped, or do not answer.
-    #[error("the consumer's own threads have ended or do not answer")]
+    /// The consumer's own threads ended before it was stopped, or its supervisor panicked.
+    #[error("the consumer's own threads have ended, by a panic or with the actix system")]
     Died,
 }
 
@@ -60,6 +60,7 @@ impl From<AwsError> for ConsumerError {
 
 /// How a consumer left its shards when it stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stopped {
     /// Events that were delivered and are neither processed nor skipped nor given up. They are delivered again.
     pub unsettled: usize,

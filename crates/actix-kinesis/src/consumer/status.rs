@@ -10,6 +10,7 @@ use kinesis_record::{Checkpoint, ShardId};
 
 /// How a consumer is doing, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConsumerStatus {
     /// The stream.
     pub stream: String,
@@ -25,6 +26,7 @@ pub struct ConsumerStatus {
 
 /// What a consumer is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConsumerState {
     /// It connects, makes sure that the lease table is there and lists the stream's shards.
     Starting,
@@ -38,6 +40,7 @@ pub enum ConsumerState {
 
 /// How one shard is doing. Counts are of this acquisition of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardStatus {
     /// The shard.
     pub shard: ShardId,

@@ -34,6 +34,10 @@ pub(super) struct Slot {
     /// None while the shard waits to be started again.
     pub(super) worker: Option<Addr<ConsumerWorker>>,
     pub(super) parting: Parting,
+    /// Whether the last checkpoint and the lease are being given away already.
+    pub(super) is_parting: bool,
+    /// How many events the last worker delivered and left unsettled.
+    pub(super) unsettled: usize,
     /// Whether a worker has been started: not before the lease's validity is known.
     pub(super) has_begun: bool,
     store: Store,
@@ -91,6 +95,7 @@ impl Supervisor {
             stored: Arc::new(stored),
             gauges: Arc::clone(&gauges),
             random: self.parts.random.fork(),
+            span: error_span!(parent: &self.parts.span, "shard", %shard),
         };
         let restart = self.parts.conf.worker.restart_backoff;
         let slot = Slot {
@@ -99,6 +104,8 @@ impl Supervisor {
             checkpoint: self.start_checkpoint_worker(store.clone(), to_store),
             worker: None,
             parting: Parting::Release,
+            is_parting: false,
+            unsettled: 0,
             has_begun: false,
             store,
             hash_range,
@@ -158,7 +165,7 @@ impl Supervisor {
             checkpoint: slot.checkpoint.clone(),
             newest: Arc::clone(&slot.newest),
             stored: slot.stored.clone(),
-            span: error_span!(parent: &self.parts.span, "shard", %shard),
+            span: slot.store.span.clone(),
         };
         let latest_since = slot.latest_since;
         slot.latest_since.get_or_insert_with(|| self.clock.now());
@@ -219,6 +226,8 @@ impl Supervisor {
 
     pub(super) fn forget_shard(&mut self, shard: &ShardId) {
         if let Some(slot) = self.slots.remove(shard) {
+            // A worker that is busy may not hear of it before it delivers.
+            slot.fence.end();
             slot.checkpoint.do_send(StopCheckpointing);
         }
         self.parts.board.remove_shard(shard);
@@ -243,6 +252,8 @@ impl Supervisor {
         let may_restart = max_restarts.is_none_or(|max| slot.backoff.failures() < max);
         let decision = match policy {
             _ if self.stopping.is_some() => FailureDecision::StopConsumer,
+            // A shard that is handed over starts no more.
+            _ if slot.parting == Parting::HandOver => FailureDecision::StopShard,
             FailurePolicy::StopConsumer => FailureDecision::StopConsumer,
             FailurePolicy::RestartShard | FailurePolicy::Skip if may_restart => {
                 FailureDecision::RestartShard { after: slot.backoff.next_pause() }
@@ -282,7 +293,8 @@ impl Supervisor {
                 });
             }
             FailureDecision::StopShard => {
-                if let Some(coordinator) = &mut self.coordinator {
+                let is_given_up = self.slots.get(shard).is_some_and(|slot| slot.parting == Parting::Release);
+                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_given_up) {
                     coordinator.shun(shard);
                 }
                 self.part_with(shard, acquisition, ctx);
@@ -309,18 +321,14 @@ impl Handler<WorkerEnded> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: WorkerEnded, ctx: &mut Self::Context) {
-        let WorkerEnded { shard, acquisition, outcome } = ended;
+        let WorkerEnded { shard, acquisition, unsettled, outcome } = ended;
         let policy = self.parts.conf.worker.failure_policy;
         let Some(slot) = self.slot(&shard, acquisition) else { return };
         slot.worker = None;
+        slot.unsettled = unsettled;
         match outcome {
             Outcome::ShardEnded => self.forget_shard(&shard),
-            Outcome::Drained { unsettled } => {
-                if let Some(stopping) = &mut self.stopping {
-                    stopping.report.unsettled += unsettled;
-                }
-                self.part_with(&shard, acquisition, ctx);
-            }
+            Outcome::Drained => self.part_with(&shard, acquisition, ctx),
             Outcome::Failed { processor, events, cause } => {
                 self.shard_failed(&shard, Failure { processor: Some(processor), events, cause }, policy, ctx);
             }
