@@ -80,6 +80,7 @@ async fn after_the_retries_the_shard_restarts_at_the_failed_event() {
     let last = noted.deliveries.iter().find(|delivery| delivery.payload == "19").unwrap();
     checkpoint_reaches(&aws, &table, &last.sequence).await;
     assert!(consumer.stop().await.unwrap().is_clean());
+    let noted = notes.now();
 
     let before = noted.deliveries.iter().filter(|delivery| delivery.payload == "6").count();
     assert_eq!(before, 1, "what was answered before the failed event does not come again");

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::Actor;
-use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, KinesisConsumer, Placement};
+use actix_kinesis::config::InitialPosition;
+use actix_kinesis::consumer::{
+    ConsumerNotice, EventHandle, EventProcessed, KinesisConsumer, Placement, ShutdownReason,
+};
 
 use super::world::{Fault, Place};
 use super::{HOUR, MINUTE, conf, new_notes, pass, start};
@@ -173,7 +176,10 @@ async fn a_panic_while_reading_starts_the_shard_again() {
     pass(MINUTE).await;
     place.put("key", "after");
     pass(MINUTE).await;
-    assert_eq!(notes.now().payloads(), ["before", "after"]);
+    let noted = notes.now();
+    assert_eq!(noted.payloads(), ["before", "after"]);
+    assert_eq!((noted.failures.len(), noted.failures[0].events.len()), (1, 0), "the processor is told");
+    assert_eq!(noted.shutdowns[0].reason, ShutdownReason::Failed);
     assert_eq!(consumer.status().shards[0].restarts, 1);
     assert!(consumer.stop().await.unwrap().is_clean());
 }
@@ -278,4 +284,23 @@ async fn a_process_that_was_frozen_past_its_lease_delivers_nothing_before_it_kno
     let noted = notes.wait_for("the loss", |noted| noted.notices.iter().any(is_loss)).await;
     assert_eq!(noted.deliveries.len(), 2);
     consumer.stop().await.unwrap();
+}
+
+#[actix::test]
+async fn started_at_latest_nothing_is_delivered_before_its_place_is_stored() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let mut conf = conf();
+    conf.initial_position = InitialPosition::Latest;
+    let consumer = start(conf, world, Recorder::new(&notes).start());
+    pass(Duration::from_secs(3)).await;
+    network.fail(|call| if call == "write" { Fault::Throttled } else { Fault::None });
+    place.put("key", "first");
+    pass(Duration::from_secs(4)).await;
+    assert_eq!(notes.now().deliveries, [], "after a crash now, nobody would know where to start");
+    network.heal();
+    notes.wait_for("the record", |noted| noted.payloads() == ["first"]).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
 }

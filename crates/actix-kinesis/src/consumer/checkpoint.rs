@@ -107,8 +107,11 @@ impl Handler<Flush> for CheckpointWorker {
         let store = self.store.clone();
         let newest = self.newest.borrow().clone();
         Box::pin(async move {
-            let Some(position) = newest else { return Ok(()) };
-            let request = LeaseRequest::Checkpoint(Checkpoint::At(position));
+            let Some(newest) = newest.map(Checkpoint::At) else { return Ok(()) };
+            if newest <= *store.stored.borrow() {
+                return Ok(());
+            }
+            let request = LeaseRequest::Checkpoint(newest);
             timeout_at(flush.deadline, store.until_stored(request)).await.unwrap_or(Err(NotStored::OutOfTime))
         })
     }

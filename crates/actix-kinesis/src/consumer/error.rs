@@ -13,19 +13,19 @@ use crate::config::ConfigError;
 #[non_exhaustive]
 pub enum ConsumerError {
     /// The settings are impossible.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(Arc<ConfigError>),
     /// `start` was called outside of an actix system, so that there is no thread for actors.
     #[error("a consumer can only be started inside an actix system, for instance under #[actix::main]")]
     NoSystem,
     /// AWS could not be set up.
-    #[error("{0}")]
+    #[error(transparent)]
     Aws(Arc<AwsError>),
     /// The lease table cannot be used until somebody acts.
-    #[error("{0}")]
+    #[error(transparent)]
     LeaseTable(StoreError),
     /// The stream cannot be read until somebody acts.
-    #[error("{0}")]
+    #[error(transparent)]
     Stream(StreamError),
     /// The one event processor for all shards has stopped.
     #[error(

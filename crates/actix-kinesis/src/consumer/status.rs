@@ -64,7 +64,7 @@ pub struct ShardStatus {
     pub given_up: u64,
     /// Answers to events that had been answered before or are not read here any more.
     pub late_answers: u64,
-    /// User records left out of an aggregate since their hash key belongs to another shard, which has them, too.
+    /// User records left out of an aggregate since their hash key belongs to another shard. A KPL sends them there, too.
     pub left_out: u64,
     /// Aggregated records that could not be taken apart and were delivered whole.
     pub broken_aggregates: u64,

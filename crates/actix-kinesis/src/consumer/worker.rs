@@ -75,6 +75,8 @@ pub(crate) struct WorkerEnded {
     pub(crate) acquisition: Acquisition,
     /// How many events were delivered and could not be settled.
     pub(crate) unsettled: usize,
+    /// The processor that it had, to be told of a failure.
+    pub(crate) processor: Option<EventProcessor>,
     pub(crate) outcome: Outcome,
 }
 
@@ -86,7 +88,7 @@ pub(crate) enum Outcome {
     /// It was told to drain.
     Drained,
     /// Events could not be processed.
-    Failed { processor: EventProcessor, events: Vec<FailedEvent>, cause: String },
+    Failed { events: Vec<FailedEvent>, cause: String },
     /// The processor that serves all shards has stopped.
     ProcessorGone,
     /// The worker itself panicked, or could not get a processor.
@@ -170,7 +172,7 @@ impl ConsumerWorker {
         ctx: &mut Context<Self>,
     ) -> Self {
         let conf = &equipment.conf;
-        let link = AnswerLink { worker: ctx.address().recipient(), gauges: Arc::clone(&equipment.gauges) };
+        let link = AnswerLink::new(ctx.address().recipient(), Arc::clone(&equipment.gauges));
         Self {
             make_fetcher: Some(Box::new(make_fetcher)),
             fetching: None,
@@ -380,11 +382,7 @@ impl ConsumerWorker {
 
     fn fail(&mut self, events: Vec<FailedEvent>, ctx: &mut Context<Self>) {
         let cause = causes(&events);
-        let outcome = match self.processor.clone() {
-            Some(processor) => Outcome::Failed { processor, events, cause },
-            None => Outcome::Died { cause },
-        };
-        self.end(outcome, ctx);
+        self.end(Outcome::Failed { events, cause }, ctx);
     }
 
     fn arm_timer(&mut self, ctx: &mut Context<Self>) {
@@ -508,7 +506,8 @@ impl ConsumerWorker {
         let unsettled = self.tracker.unsettled();
         self.equipment.gauges.in_flight.set(0);
         self.equipment.gauges.buffered_bytes.set(0);
-        self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, unsettled, outcome });
+        let processor = self.processor.clone();
+        self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, unsettled, processor, outcome });
     }
 }
 
@@ -525,7 +524,8 @@ impl Drop for ConsumerWorker {
         if let Some(fetching) = &self.fetching {
             fetching.abort();
         }
-        if self.phase != Phase::Ended {
+        // Without a supervisor the consumer has stopped, and this thread is being ended.
+        if self.phase != Phase::Ended && self.equipment.supervisor.connected() {
             error!(parent: &self.equipment.span, "the shard's worker died");
             self.tell_ended(Outcome::Died { cause: "the shard's worker died by a panic".to_owned() });
         }

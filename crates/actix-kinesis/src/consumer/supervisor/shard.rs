@@ -52,6 +52,13 @@ pub(super) struct Slot {
     failed_at: Option<Position>,
 }
 
+impl Slot {
+    /// How many events are delivered and not answered.
+    pub(super) fn in_flight(&self) -> usize {
+        usize::try_from(self.gauges.in_flight.get()).unwrap_or(usize::MAX)
+    }
+}
+
 /// What becomes of the lease when the worker has drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parting {
@@ -321,7 +328,7 @@ impl Handler<WorkerEnded> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: WorkerEnded, ctx: &mut Self::Context) {
-        let WorkerEnded { shard, acquisition, unsettled, outcome } = ended;
+        let WorkerEnded { shard, acquisition, unsettled, processor, outcome } = ended;
         let policy = self.parts.conf.worker.failure_policy;
         let Some(slot) = self.slot(&shard, acquisition) else { return };
         slot.worker = None;
@@ -329,11 +336,11 @@ impl Handler<WorkerEnded> for Supervisor {
         match outcome {
             Outcome::ShardEnded => self.forget_shard(&shard),
             Outcome::Drained => self.part_with(&shard, acquisition, ctx),
-            Outcome::Failed { processor, events, cause } => {
-                self.shard_failed(&shard, Failure { processor: Some(processor), events, cause }, policy, ctx);
+            Outcome::Failed { events, cause } => {
+                self.shard_failed(&shard, Failure { processor, events, cause }, policy, ctx);
             }
             Outcome::Died { cause } => {
-                let failure = Failure { processor: None, events: Vec::new(), cause };
+                let failure = Failure { processor, events: Vec::new(), cause };
                 self.shard_failed(&shard, failure, FailurePolicy::RestartShard, ctx);
             }
             Outcome::ProcessorGone if self.stopping.is_none() => self.fail(ConsumerError::ProcessorGone, ctx),

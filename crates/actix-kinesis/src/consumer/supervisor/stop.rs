@@ -151,8 +151,11 @@ impl Supervisor {
         let Some(Stopping { error, mut report, .. }) = self.stopping.take() else { return };
         for (shard, slot) in &self.slots {
             report.not_released.push(shard.clone());
-            if slot.worker.is_some() && !report.not_stored.contains(shard) {
-                report.not_stored.push(shard.clone());
+            if slot.worker.is_some() {
+                report.unsettled += slot.in_flight();
+                if !report.not_stored.contains(shard) {
+                    report.not_stored.push(shard.clone());
+                }
             }
         }
         for shard in self.slots.keys().cloned().collect::<Vec<_>>() {
@@ -163,7 +166,10 @@ impl Supervisor {
         self.address = None;
         self.parts.board.set_state(ConsumerState::Stopped);
         self.publish();
-        info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped");
+        match &error {
+            None => info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped"),
+            Some(_) => info!(parent: &self.parts.span, "consumer stopped after a failure"),
+        }
         self.parts.ending.send_replace(Some(error.map_or(Ok(report), Err)));
         ctx.stop();
     }
