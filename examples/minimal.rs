@@ -1,18 +1,14 @@
-//! What an application needs: an event processor, settings, and the start. Beside it, `kinesis-local` as it says itself:
-//!
-//! ```sh
-//! cargo run -p kinesis-local -- --kinesis-port 4567 --dynamodb-port 8000 --stream flights:4
-//! export AWS_ENDPOINT_URL_KINESIS=...        # the line that it prints
-//! cargo run --example minimal
-//! ```
+//! What an application needs: an event processor, settings, and the start. To try it, run
+//! `cargo run -p kinesis-local -- --stream flights:4` beside it and paste the `export` line that it prints.
 
 use std::error::Error;
 
 use actix::{Actor, Context, Handler};
 use actix_kinesis::config::KinesisConfig;
-use actix_kinesis::consumer::{
-    ConsumerShutdown, ConsumerWorkerFailure, EventProcessed, KinesisConsumer, ProcessEvent,
-};
+use actix_kinesis::consumer::*;
+
+const CONFIG: &str = "kinesis { application-name = minimal, flights { stream-name = flights, \
+                      worker.graceful-shutdown-hook = true } }";
 
 struct Flights;
 
@@ -40,19 +36,21 @@ impl Handler<ConsumerWorkerFailure> for Flights {
 impl Handler<ConsumerShutdown> for Flights {
     type Result = ();
 
-    fn handle(&mut self, ConsumerShutdown { shard, reason }: ConsumerShutdown, _: &mut Self::Context) {
-        println!("{shard}: {reason}");
-    }
+    fn handle(&mut self, _: ConsumerShutdown, _: &mut Self::Context) {}
 }
 
-#[actix::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().init();
-    // In an application: KinesisConfig::load("application.conf")?
-    let config: KinesisConfig = "kinesis { application-name = minimal, flights { stream-name = flights, \
-                                 worker.graceful-shutdown-hook = true } }"
-        .parse()?;
+async fn run() -> Result<(), Box<dyn Error>> {
+    let config: KinesisConfig = CONFIG.parse()?; // in an application: KinesisConfig::load("application.conf")?
     let consumer = KinesisConsumer::start(config.consumer("flights")?, Flights.start())?;
     let stopped = consumer.finished().await?; // by ctrl-c or SIGTERM, or with an error
     if stopped.is_clean() { Ok(()) } else { Err(format!("not a clean stop: {stopped:?}").into()) }
+}
+
+#[actix::main]
+async fn main() {
+    tracing_subscriber::fmt().init();
+    if let Err(error) = run().await {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
 }

@@ -72,7 +72,7 @@ impl Handler<Finish> for Notices {
     fn handle(&mut self, Finish(ended): Finish, _: &mut Self::Context) {
         let error = ended.as_ref().err().map(ToString::to_string);
         let clean = ended.as_ref().is_ok_and(Stopped::is_clean);
-        let Stopped { unsettled, not_stored, not_released } = ended.unwrap_or_default();
+        let Stopped { unsettled, not_stored, not_released, .. } = ended.unwrap_or_default();
         self.0.tell(&Happening::Stopped {
             clean,
             unsettled,

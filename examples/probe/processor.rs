@@ -181,6 +181,7 @@ impl Handler<ConsumerWorkerFailure> for Probe {
                 FailureDecision::RestartShard { .. } => "restart-shard",
                 FailureDecision::StopShard => "stop-shard",
                 FailureDecision::StopConsumer => "stop-consumer",
+                _ => "other",
             },
         });
     }

@@ -65,7 +65,9 @@ async fn after_the_retries_the_shard_restarts_at_the_failed_event() {
             false => EventProcessed::Processed,
         }
     });
-    let consumer = builder(quick_conf(&aws), recorder.start()).start().unwrap();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    let consumer = builder(conf, recorder.start()).start().unwrap();
 
     let noted = notes.wait_for("two failures", |noted| noted.failures.len() >= 2).await;
     let failure = &noted.failures[0];
@@ -75,7 +77,10 @@ async fn after_the_retries_the_shard_restarts_at_the_failed_event() {
     assert_eq!(failure.events[0].cause, FailureCause::Reported("the database is down".to_owned()));
     is_healed.store(true, Ordering::SeqCst);
     let noted = notes.wait_for("the rest", |noted| noted.payloads().contains(&"19")).await;
+    let last = noted.deliveries.iter().find(|delivery| delivery.payload == "19").unwrap();
+    checkpoint_reaches(&aws, &table, &last.sequence).await;
     assert!(consumer.stop().await.unwrap().is_clean());
+    let noted = notes.now();
 
     let before = noted.deliveries.iter().filter(|delivery| delivery.payload == "6").count();
     assert_eq!(before, 1, "what was answered before the failed event does not come again");

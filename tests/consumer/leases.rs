@@ -216,6 +216,52 @@ async fn started_at_latest_a_shard_starts_at_its_first_record_for_ever() {
 }
 
 #[actix::test]
+async fn started_at_latest_nothing_put_later_is_skipped_by_a_restart_before_the_first_record() {
+    let aws = local_aws(1).await;
+    aws.put(STREAM, "key", "before").unwrap();
+    let mut conf = quick_conf(&aws);
+    conf.initial_position = InitialPosition::Latest;
+    let idle = builder(conf.clone(), Recorder::new(&new_notes()).start()).start().unwrap();
+    eventually("the shard is read", async || idle.status().shards.iter().any(|shard| shard.behind.is_some()))
+        .await;
+    assert!(idle.stop().await.unwrap().is_clean());
+
+    aws.put(STREAM, "key", "between").unwrap();
+    let notes = new_notes();
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    notes.wait_for("a record", |noted| !noted.deliveries.is_empty()).await;
+    aws.put(STREAM, "key", "after").unwrap();
+    let noted = notes.wait_for("both", |noted| noted.deliveries.len() >= 2).await;
+    assert_eq!(noted.payloads(), ["between", "after"]);
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn rows_deleted_by_hand_are_made_again_with_the_checkpoints_they_had() {
+    let aws = local_aws(1).await;
+    let mut conf = quick_conf(&aws);
+    conf.initial_position = InitialPosition::Latest;
+    let table = conf.table_name();
+    let notes = new_notes();
+    let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
+    eventually("the shard is read", async || {
+        consumer.status().shards.iter().any(|shard| shard.behind.is_some())
+    })
+    .await;
+    aws.put(STREAM, "key", "0").unwrap();
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    dynamodb(&aws).delete_table().table_name(&table).send().await.unwrap();
+    for index in 1..50 {
+        aws.put(STREAM, "key", index.to_string()).unwrap();
+    }
+    let noted = notes.wait_for("all records", |noted| noted.payloads().contains(&"49")).await;
+    let distinct = noted.first_by_key()["key"].len();
+    assert_eq!(distinct, 50);
+    eventually("the row is there again", async || rows(&aws, &table).await.len() == 1).await;
+    consumer.stop().await.unwrap();
+}
+
+#[actix::test]
 async fn started_at_an_instant_nothing_older_comes() {
     let aws = local_aws(1).await;
     aws.put(STREAM, "key", "before").unwrap();

@@ -2,7 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod bounds;
 mod faults;
+mod parting;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod time;

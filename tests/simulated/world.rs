@@ -114,6 +114,8 @@ pub(crate) enum Fault {
     ReplyLost,
     /// It does not arrive.
     RequestLost,
+    /// The client panics.
+    Panic,
 }
 
 type Rule = dyn FnMut(&str) -> Fault + Send;
@@ -172,6 +174,7 @@ impl Link {
             Fault::Throttled => return Err(fault),
             Fault::ReplyLost => drop(apply(&self.place)),
             Fault::RequestLost => {}
+            Fault::Panic => panic!("a bug in a client"),
         }
         tokio::time::sleep(TIME_OUT).await;
         Err(fault)

@@ -178,15 +178,22 @@ fn misspelt_keys_are_refused_wherever_they_stand_with_the_nearest_known_key() {
 
 #[test]
 fn a_section_that_nothing_uses_is_named_in_a_warning() {
-    let config = load(
-        "kinesis { application-name = a, default-consumr.worker.batch-timeout = 5s, worker.batch-timeout = 5s
-         orders.stream-name = orders }",
-    )
-    .unwrap();
-    assert_eq!(config.consumer("orders").unwrap().worker.batch_timeout, 10 * SECOND);
-    let [misspelt, misplaced] = config.warnings() else { panic!("{:?}", config.warnings()) };
-    assert_tells(misspelt, &["kinesis.default-consumr", "did you mean kinesis.default-consumer?"]);
-    assert_tells(misplaced, &["kinesis.worker", "did you mean kinesis.default-consumer.worker?"]);
+    let config = load("kinesis { application-name = a, orders.stream-name = orders, else.x = 5 }").unwrap();
+    let [unused] = config.warnings() else { panic!("{:?}", config.warnings()) };
+    assert_tells(unused, &["kinesis.else has no stream-name", "used by nothing"]);
+}
+
+#[test]
+fn a_misspelt_section_is_refused_with_the_right_name() {
+    for (text, right) in [
+        ("default-consumr.worker.batch-timeout = 5s", "kinesis.default-consumer?"),
+        ("worker.batch-timeout = 5s", "kinesis.default-consumer.worker?"),
+        ("orders.stream-nam = orders", "kinesis.orders.stream-name?"),
+        ("orders.streamName = orders", "kinesis.orders.stream-name?"),
+    ] {
+        let error = load(&format!("kinesis {{ application-name = a, {text} }}")).unwrap_err();
+        assert_tells(&error.to_string(), &["unknown key", &format!("did you mean {right}")]);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use kinesis_record::{Checkpoint, HashRange, ShardId};
 
@@ -73,12 +74,27 @@ pub struct Lease {
     /// `acquisitionToken`, which no KCL knows: drawn anew with each acquisition by a worker of this library, so that
     /// a write whose reply was lost can be told from that of another process under the same worker id.
     pub token: Option<String>,
+    /// `latestSince`, which no KCL knows: when the row was created at `LATEST`, by the clock of the host that did. Until
+    /// a first position is stored, another start reads from there, where a KCL would take the newest record of that
+    /// later moment and skip what came in between.
+    pub latest_since: Option<SystemTime>,
 }
 
 impl Lease {
     /// The worker that reads the shard at present: the one that drains it, if a hand-over is going on.
     pub fn reader(&self) -> Option<&WorkerId> {
         self.checkpoint_owner.as_ref().or(self.owner.as_ref())
+    }
+
+    /// The row as it is created once more after it was deleted. `hash_range` is the stream's own word.
+    pub(crate) fn recreated(&self, hash_range: HashRange) -> NewLease {
+        NewLease {
+            shard: self.shard.clone(),
+            checkpoint: self.checkpoint.clone(),
+            parents: self.parents.clone(),
+            hash_range,
+            latest_since: self.latest_since,
+        }
     }
 
     /// Whether everything in the shard is processed.
@@ -92,18 +108,26 @@ impl Lease {
 pub struct NewLease {
     /// The shard.
     pub shard: ShardId,
-    /// Where reading starts: a sentinel.
+    /// Where reading starts: a sentinel, or for a row that was deleted the checkpoint that it had.
     pub checkpoint: Checkpoint,
     /// The shard's parents, as the stream names them.
     pub parents: Vec<ShardId>,
     /// The shard's hash keys.
     pub hash_range: HashRange,
+    /// As in [`Lease`].
+    pub latest_since: Option<SystemTime>,
 }
 
 impl NewLease {
     /// The row for `shard`, to be read from `checkpoint`.
     pub fn new(shard: ChildShard, checkpoint: Checkpoint) -> Self {
-        Self { shard: shard.id, checkpoint, parents: shard.parents, hash_range: shard.hash_range }
+        Self {
+            shard: shard.id,
+            checkpoint,
+            parents: shard.parents,
+            hash_range: shard.hash_range,
+            latest_since: None,
+        }
     }
 }
 
@@ -120,6 +144,7 @@ impl From<NewLease> for Lease {
             hash_range: Some(new.hash_range),
             checkpoint_owner: None,
             token: None,
+            latest_since: new.latest_since,
         }
     }
 }

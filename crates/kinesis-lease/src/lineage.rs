@@ -108,6 +108,11 @@ pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardL
     parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
 }
 
+/// Whether a child of the shard has not begun.
+pub(crate) fn is_awaited(shard: &ShardId, rows: &Rows) -> bool {
+    rows.values().any(|row| row.parents.contains(shard) && !has_begun(row))
+}
+
 fn has_begun(lease: &Lease) -> bool {
     !matches!(lease.checkpoint, Checkpoint::TrimHorizon | Checkpoint::AtTimestamp)
 }

@@ -98,7 +98,10 @@ pub(super) fn read(root: &Value, report: &mut Report) -> KinesisConfig {
             }
             ValueKind::Table(section) if is_absent(section.get("stream-name")) => {
                 config.others.insert((*name).clone(), "its section has no stream-name");
-                report.warnings.push(unused(name, &path, named.keys().map(|name| name.as_str())));
+                match misspelt(name, &path, section, value) {
+                    Some(problem) => report.problems.push(problem),
+                    None => report.warnings.push(unused(name, &path, named.keys().map(|name| name.as_str()))),
+                }
             }
             ValueKind::Table(_) => {
                 let conf = consumer(value, &path, &defaults, &config.application_name, report);
@@ -204,13 +207,26 @@ fn consumer(
     conf
 }
 
-/// A section that nothing can use may be a section misspelt or misplaced.
-fn unused<'a>(name: &str, path: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let others = names.filter(|other| *other != name);
-    let nearest = nearest(name, others.chain(RESERVED)).map(|nearest| join("kinesis", nearest));
+/// A section without a stream's name, in which that is misspelt, or whose own name is.
+fn misspelt(name: &str, path: &str, section: &Map<String, Value>, value: &Value) -> Option<ConfigError> {
+    if let Some((key, value)) =
+        section.iter().find(|(key, _)| nearest(key, ["stream-name", "streamName"]).is_some())
+    {
+        let origin = value.origin().map(str::to_owned);
+        let nearest = Some(join(path, "stream-name"));
+        return Some(ConfigError::UnknownKey { key: join(path, key), origin, nearest });
+    }
     let groups = reader::known_keys().into_iter().filter_map(|key| Some(key.split_once('.')?.0));
     let misplaced = groups.chain(["kcl"]).find(|group| *group == name).map(|group| join(DEFAULTS, group));
-    let hint = misplaced.or(nearest).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+    let nearest = misplaced.or_else(|| nearest(name, RESERVED).map(|nearest| join("kinesis", nearest)))?;
+    let origin = value.origin().map(str::to_owned);
+    Some(ConfigError::UnknownKey { key: path.to_owned(), origin, nearest: Some(nearest) })
+}
+
+/// A section that nothing can use.
+fn unused<'a>(name: &str, path: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let nearest = nearest(name, names.filter(|other| *other != name)).map(|nearest| join("kinesis", nearest));
+    let hint = nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     format!("{path} has no stream-name and is used by nothing, so that its keys are not even checked{hint}")
 }
 

@@ -11,7 +11,7 @@ use kinesis_lease::stream::ChildShard;
 use kinesis_record::{Checkpoint, Position, ShardId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{debug, info, warn};
+use tracing::{Span, debug, info, warn};
 
 use super::backoff::Backoff;
 use super::status::Gauges;
@@ -80,6 +80,7 @@ pub(crate) struct Store {
     pub(crate) stored: Arc<watch::Sender<Checkpoint>>,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) random: fastrand::Rng,
+    pub(crate) span: Span,
 }
 
 impl CheckpointWorker {
@@ -106,8 +107,11 @@ impl Handler<Flush> for CheckpointWorker {
         let store = self.store.clone();
         let newest = self.newest.borrow().clone();
         Box::pin(async move {
-            let Some(position) = newest else { return Ok(()) };
-            let request = LeaseRequest::Checkpoint(Checkpoint::At(position));
+            let Some(newest) = newest.map(Checkpoint::At) else { return Ok(()) };
+            if newest <= *store.stored.borrow() {
+                return Ok(());
+            }
+            let request = LeaseRequest::Checkpoint(newest);
             timeout_at(flush.deadline, store.until_stored(request)).await.unwrap_or(Err(NotStored::OutOfTime))
         })
     }
@@ -166,7 +170,7 @@ impl Store {
                     LeaseRequest::Checkpoint(checkpoint) => checkpoint.clone(),
                     LeaseRequest::End(_) => Checkpoint::ShardEnd,
                 };
-                debug!(shard = %self.shard, %checkpoint, "checkpoint stored");
+                debug!(parent: &self.span, %checkpoint, "checkpoint stored");
                 self.gauges.set_checkpoint(checkpoint.clone());
                 self.stored.send_if_modified(|stored| {
                     let is_newer = *stored < checkpoint;
@@ -179,14 +183,14 @@ impl Store {
             }
             Ok(Err(RequestError::Backwards)) => Ok(()),
             Ok(Err(RequestError::NotHeld)) | Err(_) => {
-                info!(shard = %self.shard, "checkpoint not stored: the lease is not held any more");
+                info!(parent: &self.span, "checkpoint not stored: the lease is not held any more");
                 Err(NotStored::LeaseLost)
             }
             Ok(Err(RequestError::Store(error))) => {
                 if failures == 0 {
-                    warn!(shard = %self.shard, %error, "checkpoint not stored, trying again");
+                    warn!(parent: &self.span, %error, "checkpoint not stored, trying again");
                 } else {
-                    debug!(shard = %self.shard, %error, failures, "checkpoint not stored, trying again");
+                    debug!(parent: &self.span, %error, failures, "checkpoint not stored, trying again");
                 }
                 Err(NotStored::OutOfTime)
             }

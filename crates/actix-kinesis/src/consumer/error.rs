@@ -13,19 +13,19 @@ use crate::config::ConfigError;
 #[non_exhaustive]
 pub enum ConsumerError {
     /// The settings are impossible.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(Arc<ConfigError>),
     /// `start` was called outside of an actix system, so that there is no thread for actors.
     #[error("a consumer can only be started inside an actix system, for instance under #[actix::main]")]
     NoSystem,
     /// AWS could not be set up.
-    #[error("{0}")]
+    #[error(transparent)]
     Aws(Arc<AwsError>),
     /// The lease table cannot be used until somebody acts.
-    #[error("{0}")]
+    #[error(transparent)]
     LeaseTable(StoreError),
     /// The stream cannot be read until somebody acts.
-    #[error("{0}")]
+    #[error(transparent)]
     Stream(StreamError),
     /// The one event processor for all shards has stopped.
     #[error(
@@ -41,8 +41,8 @@ pub enum ConsumerError {
         /// What went wrong.
         cause: String,
     },
-    /// The consumer's own threads ended before it was stopped, or do not answer.
-    #[error("the consumer's own threads have ended or do not answer")]
+    /// The consumer's own threads ended before it was stopped, or its supervisor panicked.
+    #[error("the consumer's own threads have ended, by a panic or with the actix system")]
     Died,
 }
 
@@ -60,6 +60,7 @@ impl From<AwsError> for ConsumerError {
 
 /// How a consumer left its shards when it stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stopped {
     /// Events that were delivered and are neither processed nor skipped nor given up. They are delivered again.
     pub unsettled: usize,

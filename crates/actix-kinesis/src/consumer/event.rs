@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Message, MessageResponse, Recipient};
 use bytes::Bytes;
-use kinesis_record::{Position, ShardId};
+use kinesis_record::{Checkpoint, Position, ShardId};
 use tokio::time::Instant;
 
 use super::status::Gauges;
@@ -18,6 +18,7 @@ use super::tracker::EventId;
 #[derive(Clone)]
 pub struct ConsumerEvent(Arc<Contents>);
 
+#[derive(Clone)]
 pub(crate) struct Contents {
     pub(crate) shard: ShardId,
     pub(crate) position: Position,
@@ -30,8 +31,38 @@ pub(crate) struct Contents {
 }
 
 impl ConsumerEvent {
-    pub(crate) fn new(contents: Contents) -> Self {
+    pub(crate) fn from_contents(contents: Contents) -> Self {
         Self(Arc::new(contents))
+    }
+
+    /// An event that came from nowhere, for tests of an event processor.
+    ///
+    /// ```
+    /// use actix_kinesis::consumer::{ConsumerEvent, ProcessEvent};
+    /// use actix_kinesis::{Position, SequenceNumber};
+    ///
+    /// let position = Position::new(SequenceNumber::from(7), 0);
+    /// let event = ConsumerEvent::new("shardId-000000000000".into(), position, "payload")
+    ///     .with_partition_key("customer-1");
+    /// let message = ProcessEvent::new(event, 1);
+    /// assert_eq!(message.event.partition_key(), Some("customer-1"));
+    /// ```
+    pub fn new(shard: ShardId, position: Position, payload: impl Into<Bytes>) -> Self {
+        Self::from_contents(Contents {
+            shard,
+            position,
+            partition_key: None,
+            explicit_hash_key: None,
+            payload: payload.into(),
+            arrival: None,
+            behind: Duration::ZERO,
+            is_aggregated: false,
+        })
+    }
+
+    /// The same event with a partition key.
+    pub fn with_partition_key(self, partition_key: &str) -> Self {
+        Self::from_contents(Contents { partition_key: Some(partition_key.into()), ..(*self.0).clone() })
     }
 
     /// The shard that it was read from.
@@ -120,6 +151,12 @@ impl Message for ProcessEvent {
 }
 
 impl ProcessEvent {
+    /// A delivery of an event, for tests of an event processor. Answers through a handle of it go nowhere.
+    pub fn new(event: ConsumerEvent, attempt: u32) -> Self {
+        let delivery = DeliveryId { event: EventId::default(), attempt, sent: Instant::now(), among: 1 };
+        Self { event, attempt, delivery, link: Arc::new(AnswerLink::unconnected()) }
+    }
+
     /// A handle by which the event can be answered later and from elsewhere. The handler then replies
     /// [`EventProcessed::Later`].
     pub fn answer_later(&self) -> EventHandle {
@@ -129,6 +166,7 @@ impl ProcessEvent {
 
 /// How the processing of an event went.
 #[derive(Debug, Clone, PartialEq, Eq, MessageResponse)]
+#[non_exhaustive]
 pub enum EventProcessed {
     /// Done: the checkpoint may pass it.
     Processed,
@@ -195,16 +233,23 @@ pub(crate) struct HandleAnswer {
 
 /// Where the handles of one worker send to.
 pub(crate) struct AnswerLink {
-    pub(crate) worker: Recipient<HandleAnswer>,
-    pub(crate) gauges: Arc<Gauges>,
+    worker: Option<Recipient<HandleAnswer>>,
+    gauges: Arc<Gauges>,
 }
 
 impl AnswerLink {
+    pub(crate) fn new(worker: Recipient<HandleAnswer>, gauges: Arc<Gauges>) -> Self {
+        Self { worker: Some(worker), gauges }
+    }
+
+    fn unconnected() -> Self {
+        Self { worker: None, gauges: Arc::new(Gauges::new(Checkpoint::TrimHorizon)) }
+    }
+
     fn send(&self, delivery: DeliveryId, answer: EventProcessed) {
-        if self.worker.connected() {
-            self.worker.do_send(HandleAnswer { delivery, answer });
-        } else {
-            self.gauges.late_answers.add(1);
+        match &self.worker {
+            Some(worker) if worker.connected() => worker.do_send(HandleAnswer { delivery, answer }),
+            _ => self.gauges.late_answers.add(1),
         }
     }
 }

@@ -35,6 +35,7 @@ pub struct FailedEvent {
 
 /// Why a delivery failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FailureCause {
     /// It was not answered within `batch-timeout`. It may have been processed all the same.
     #[error("not answered within {0:?}")]
@@ -49,6 +50,7 @@ pub enum FailureCause {
 
 /// What follows a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FailureDecision {
     /// The events are given up: the checkpoint passes them, and they are not delivered again.
     GiveUp,
@@ -75,6 +77,7 @@ pub struct ConsumerShutdown {
 
 /// Why a shard's worker stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShutdownReason {
     /// Everything in the shard is processed, and the shard is closed.
     #[error("everything in the shard is processed")]

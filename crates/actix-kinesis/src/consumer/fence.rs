@@ -19,10 +19,17 @@ impl Fence {
         Self { epoch, valid_until_ms: AtomicU64::new(0) }
     }
 
-    /// Moves the end to `valid_until` after the epoch.
-    pub(crate) fn extend(&self, valid_until: Duration) {
+    /// Moves the end to `valid_until` after the epoch. Returns whether the fence held until now.
+    pub(crate) fn extend(&self, valid_until: Duration) -> bool {
+        let held = self.holds();
         let ms = u64::try_from(valid_until.as_millis()).unwrap_or(u64::MAX);
         self.valid_until_ms.store(ms, Ordering::Release);
+        held
+    }
+
+    /// Ends it now: the lease is not ours any more.
+    pub(crate) fn end(&self) {
+        self.valid_until_ms.store(0, Ordering::Release);
     }
 
     pub(crate) fn holds(&self) -> bool {
@@ -40,13 +47,16 @@ mod tests {
     async fn it_holds_until_the_end_of_the_lease_and_not_a_moment_longer() {
         let fence = Fence::new(Instant::now());
         assert!(!fence.holds());
-        fence.extend(1000 * MS);
+        assert!(!fence.extend(1000 * MS));
         tokio::time::advance(999 * MS).await;
         assert!(fence.holds());
         tokio::time::advance(MS).await;
         assert!(!fence.holds());
-        fence.extend(2000 * MS);
+        assert!(!fence.extend(2000 * MS));
         assert!(fence.holds());
+        assert!(fence.extend(3000 * MS));
+        fence.end();
+        assert!(!fence.holds());
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@
 
 mod backoff;
 mod checkpoint;
+mod clock;
 mod error;
 mod event;
 mod failure;

@@ -10,6 +10,7 @@ use kinesis_record::{Checkpoint, ShardId};
 
 /// How a consumer is doing, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConsumerStatus {
     /// The stream.
     pub stream: String,
@@ -25,6 +26,7 @@ pub struct ConsumerStatus {
 
 /// What a consumer is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConsumerState {
     /// It connects, makes sure that the lease table is there and lists the stream's shards.
     Starting,
@@ -38,6 +40,7 @@ pub enum ConsumerState {
 
 /// How one shard is doing. Counts are of this acquisition of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardStatus {
     /// The shard.
     pub shard: ShardId,
@@ -61,7 +64,7 @@ pub struct ShardStatus {
     pub given_up: u64,
     /// Answers to events that had been answered before or are not read here any more.
     pub late_answers: u64,
-    /// User records left out of an aggregate since their hash key belongs to another shard, which has them, too.
+    /// User records left out of an aggregate since their hash key belongs to another shard. A KPL sends them there, too.
     pub left_out: u64,
     /// Aggregated records that could not be taken apart and were delivered whole.
     pub broken_aggregates: u64,

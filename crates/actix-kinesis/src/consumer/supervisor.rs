@@ -3,7 +3,8 @@
 mod shard;
 mod stop;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use actix::fut::wrap_future;
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, SpawnHandle,
 };
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
 use kinesis_lease::store::{Created, Written};
@@ -18,10 +20,11 @@ use kinesis_lease::{Lease, LeaseStore, StoreError, StreamApi, StreamError, Strea
 use kinesis_record::{Checkpoint, ShardId};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
-use tracing::{Span, debug, error, info, warn};
+use tracing::{Instrument, Span, debug, error, info, warn};
 
 use super::backoff::Backoff;
 use super::checkpoint::{LeaseRequest, WriteLease};
+use super::clock::Clock;
 use super::error::{ConsumerError, Stopped};
 use super::load::Load;
 use super::notice::ConsumerNotice;
@@ -29,6 +32,7 @@ use super::notifier::Notifier;
 use super::placement::Arbiters;
 use super::processor::Processors;
 use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
+use super::worker::LeaseHolds;
 use crate::config::{ConsumerConf, InitialPosition};
 use shard::Slot;
 use stop::Stopping;
@@ -75,6 +79,9 @@ pub(crate) struct Supervisor {
     /// Keeps the actor alive when nobody else holds its address.
     address: Option<Addr<Self>>,
     epoch: Instant,
+    clock: Clock,
+    /// Rows that this process has created and not yet read the shard of.
+    new_rows: BTreeSet<ShardId>,
     world: Option<World>,
     coordinator: Option<Coordinator>,
     load: Arc<Load>,
@@ -105,6 +112,8 @@ impl Supervisor {
             parts,
             address: None,
             epoch: Instant::now(),
+            clock: Clock::new(),
+            new_rows: BTreeSet::new(),
             world: None,
             coordinator: None,
             calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
@@ -130,6 +139,7 @@ impl Supervisor {
             ensure_table(&*world.leases, random).await?;
             Ok(world)
         };
+        let connected = connected.instrument(self.parts.span.clone());
         ctx.spawn(wrap_future::<_, Self>(connected).map(|connected, supervisor, ctx| match connected {
             Ok(world) => supervisor.coordinate(world, ctx),
             Err(error) => supervisor.fail(error, ctx),
@@ -184,47 +194,58 @@ impl Supervisor {
         let Some(World { stream, leases }) = self.world.clone() else { return };
         match effect {
             Effect::Scan => {
-                let scan = async move { scan(&*leases).await };
+                let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
                 self.call(ctx, scan, |supervisor, rows, _| {
-                    supervisor.table_failures = note(rows.as_ref().err(), supervisor.table_failures);
+                    supervisor.note_table(rows.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
                 });
             }
             Effect::ListShards => {
-                let list = async move { stream.list_shards().await };
+                let unavailable = |message| StreamError { kind: StreamErrorKind::Unavailable, message };
+                let list = async move { settled(stream.list_shards(), unavailable).await };
                 self.call(ctx, list, |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
-                    if supervisor.world.is_some() {
-                        supervisor.stream_failures = note(shards.as_ref().err(), supervisor.stream_failures);
-                    }
+                    supervisor.note_stream(shards.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
                 });
             }
-            Effect::Create(new) => {
-                let created = async move { (leases.create(&new).await, new) };
+            Effect::Create(mut new) => {
+                if new.checkpoint == Checkpoint::Latest && new.latest_since.is_none() {
+                    new.latest_since = Some(self.clock.now());
+                }
+                let created = async move { (settled(leases.create(&new), StoreError::Unknown).await, new) };
                 self.call(ctx, created, |supervisor, (created, new), _| {
+                    let span = &supervisor.parts.span;
                     match &created {
                         Ok(Created::New) => {
-                            info!(shard = %new.shard, checkpoint = %new.checkpoint, "lease row created");
+                            supervisor.new_rows.insert(new.shard.clone());
+                            let checkpoint = &new.checkpoint;
+                            info!(parent: span, shard = %new.shard, %checkpoint, "lease row created");
                         }
                         Ok(Created::Existed) => {}
-                        Err(error) => warn!(shard = %new.shard, %error, "lease row not created"),
+                        Err(error) => {
+                            warn!(parent: span, shard = %new.shard, %error, "lease row not created, trying again");
+                        }
                     }
                     supervisor.tell(|coordinator, now| coordinator.created(now, new, created));
                 });
             }
             Effect::Write(acquisition, write) => {
-                let written = async move { (leases.write(&write).await, write) };
+                let written =
+                    async move { (settled(leases.write(&write), StoreError::Unknown).await, write) };
                 self.call(ctx, written, move |supervisor, (written, write), _| {
-                    supervisor.table_failures = note(written.as_ref().err(), supervisor.table_failures);
+                    supervisor.note_table(written.as_ref().err());
                     if let Ok(Written::Refused(_)) = &written {
-                        debug!(shard = %write.shard, change = ?write.change, "write to the lease refused");
+                        debug!(
+                            parent: &supervisor.parts.span, shard = %write.shard, change = ?write.change,
+                            "write to the lease refused"
+                        );
                     }
                     supervisor.tell(|coordinator, now| coordinator.written(now, acquisition, write, written));
                 });
             }
             Effect::LookUp(acquisition, shard) => {
-                let row = async move { (leases.read(&shard).await, shard) };
+                let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };
                 self.call(ctx, row, move |supervisor, (row, shard), _| {
                     supervisor.tell(|coordinator, now| coordinator.looked_up(now, acquisition, &shard, row));
                 });
@@ -232,9 +253,11 @@ impl Supervisor {
             Effect::Gained(acquisition, lease) => self.start_shard(acquisition, *lease, ctx),
             Effect::Extended(shard, acquisition, until) => {
                 let Some(slot) = self.slot(&shard, acquisition) else { return };
-                slot.fence.extend(until);
+                let held = slot.fence.extend(until);
                 if !std::mem::replace(&mut slot.has_begun, true) {
                     self.start_worker(&shard, ctx);
+                } else if let Some(worker) = slot.worker.as_ref().filter(|_| !held) {
+                    worker.do_send(LeaseHolds);
                 }
             }
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
@@ -262,12 +285,13 @@ impl Supervisor {
         then: impl FnOnce(&mut Self, T, &mut Context<Self>) + Send + 'static,
     ) {
         let (supervisor, calls) = (ctx.address(), Arc::clone(&self.calls));
-        actix::spawn(async move {
+        let call = async move {
             let permit = calls.acquire_owned().await;
             let result = call.await;
             drop(permit);
             supervisor.do_send(Called(Box::new(|supervisor, ctx| then(supervisor, result, ctx))));
-        });
+        };
+        actix::spawn(call.instrument(self.parts.span.clone()));
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut Coordinator, Duration)) {
@@ -291,16 +315,38 @@ impl Supervisor {
                 self.parts.notifier.notify(ConsumerNotice::Started { worker_id });
                 self.publish();
             }
-            Err(error) => {
-                let needs_a_person = matches!(
-                    error.kind,
-                    StreamErrorKind::NotFound | StreamErrorKind::Denied | StreamErrorKind::InvalidArgument
-                );
-                if needs_a_person {
-                    self.fail(ConsumerError::Stream(error.clone()), ctx);
-                }
+            Err(error) if needs_a_person(error.kind) => {
+                self.fail(ConsumerError::Stream(error.clone()), ctx);
             }
+            Err(_) => {}
         }
+    }
+
+    fn note_table(&mut self, error: Option<&StoreError>) {
+        let is_passing = error.is_none_or(StoreError::is_passing);
+        self.table_failures = self.note(error, is_passing, self.table_failures);
+    }
+
+    fn note_stream(&mut self, error: Option<&StreamError>) {
+        let is_passing = error.is_none_or(|error| !needs_a_person(error.kind));
+        self.stream_failures = self.note(error, is_passing, self.stream_failures);
+    }
+
+    /// Logs calls that fail in a row once; a single failure is not worth a line. Returns how many have failed.
+    fn note<E: std::fmt::Display>(&self, error: Option<&E>, is_passing: bool, failures: u32) -> u32 {
+        let span = &self.parts.span;
+        let Some(error) = error else {
+            if failures > 1 {
+                info!(parent: span, failures, "calls succeed again");
+            }
+            return 0;
+        };
+        match (failures, is_passing) {
+            (1, true) => warn!(parent: span, %error, "calls fail, trying again"),
+            (1, false) => error!(parent: span, %error, "calls fail until somebody acts, trying again"),
+            _ => debug!(parent: span, %error, failures, "a call failed, trying again"),
+        }
+        failures.saturating_add(1)
     }
 
     /// Asks the coordinator for a write on behalf of a shard's worker.
@@ -355,6 +401,9 @@ impl Actor for Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
+        // No news if it was stopped; after a panic nobody else says so.
+        self.parts.board.set_state(ConsumerState::Stopped);
+        self.publish();
         self.parts.arbiters.stop();
     }
 }
@@ -410,18 +459,19 @@ impl Handler<Stop> for Supervisor {
     }
 }
 
-/// Logs a failing call once an episode. Returns how many have failed in a row.
-fn note<E: std::fmt::Display>(error: Option<&E>, failures: u32) -> u32 {
-    match error {
-        None => 0,
-        Some(error) => {
-            match failures {
-                0 => warn!(%error, "a call failed, trying again"),
-                _ => debug!(%error, failures, "a call failed again, trying again"),
-            }
-            failures.saturating_add(1)
-        }
-    }
+/// Whether listing the shards fails until somebody acts.
+fn needs_a_person(error: StreamErrorKind) -> bool {
+    matches!(error, StreamErrorKind::NotFound | StreamErrorKind::Denied | StreamErrorKind::InvalidArgument)
+}
+
+/// Awaits a call. The coordinator waits for every one that it asked for, so one that panics is one of which nobody
+/// knows how it ended.
+async fn settled<T, E>(
+    call: impl Future<Output = Result<T, E>>,
+    unknown: impl FnOnce(String) -> E,
+) -> Result<T, E> {
+    let outcome = AssertUnwindSafe(call).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(unknown("the call panicked".to_owned())))
 }
 
 /// Scans the lease table. One that was deleted is made again: its rows follow from the stream's shards.

@@ -12,7 +12,7 @@ use super::failure::{FailedEvent, FailureCause};
 const OVERHEAD_BYTES: usize = 256;
 
 /// Names an event to its worker. Never used twice by the same worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EventId(u64);
 
 /// One thing on a page of a shard, in the order of the stream.

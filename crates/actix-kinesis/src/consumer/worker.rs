@@ -13,7 +13,7 @@ use kinesis_lease::coordinator::{Acquisition, Loss};
 use kinesis_lease::stream::ChildShard;
 use kinesis_record::{Checkpoint, Position, ShardId};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
 
@@ -36,6 +36,8 @@ use crate::config::{FailurePolicy, WorkerConf};
 /// A handler that panics drops its message a moment before its actor can be seen to be gone.
 const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
 
+const NO_CHECKPOINT_WORKER: &str = "its checkpoint worker died by a panic";
+
 /// Brings what a page of the shard held.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -49,6 +51,11 @@ pub(crate) struct PageFetched {
 pub(crate) struct ShardDrained {
     pub(crate) children: Vec<ChildShard>,
 }
+
+/// Tells a worker that its lease holds again, after a time in which that was not known and nothing was delivered.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct LeaseHolds;
 
 /// Tells a worker to stop.
 #[derive(Debug, Clone, Message)]
@@ -66,6 +73,10 @@ pub(crate) enum StopWorker {
 pub(crate) struct WorkerEnded {
     pub(crate) shard: ShardId,
     pub(crate) acquisition: Acquisition,
+    /// How many events were delivered and could not be settled.
+    pub(crate) unsettled: usize,
+    /// The processor that it had, to be told of a failure.
+    pub(crate) processor: Option<EventProcessor>,
     pub(crate) outcome: Outcome,
 }
 
@@ -74,10 +85,10 @@ pub(crate) struct WorkerEnded {
 pub(crate) enum Outcome {
     /// `SHARD_END` is stored.
     ShardEnded,
-    /// It was told to drain. So many events were delivered and could not be settled.
-    Drained { unsettled: usize },
+    /// It was told to drain.
+    Drained,
     /// Events could not be processed.
-    Failed { processor: EventProcessor, events: Vec<FailedEvent>, cause: String },
+    Failed { events: Vec<FailedEvent>, cause: String },
     /// The processor that serves all shards has stopped.
     ProcessorGone,
     /// The worker itself panicked, or could not get a processor.
@@ -110,7 +121,7 @@ type MakeFetcher = Box<dyn FnOnce(Addr<ConsumerWorker>, watch::Receiver<u64>) ->
 pub(crate) struct ConsumerWorker {
     equipment: Equipment,
     make_fetcher: Option<MakeFetcher>,
-    fetching: Option<JoinHandle<()>>,
+    fetching: Option<AbortHandle>,
     processor: Option<EventProcessor>,
     /// Rises with each processor, so that a dead one's silence is not taken for the next one's.
     generation: u32,
@@ -161,7 +172,7 @@ impl ConsumerWorker {
         ctx: &mut Context<Self>,
     ) -> Self {
         let conf = &equipment.conf;
-        let link = AnswerLink { worker: ctx.address().recipient(), gauges: Arc::clone(&equipment.gauges) };
+        let link = AnswerLink::new(ctx.address().recipient(), Arc::clone(&equipment.gauges));
         Self {
             make_fetcher: Some(Box::new(make_fetcher)),
             fetching: None,
@@ -201,7 +212,13 @@ impl ConsumerWorker {
     fn fetch(&mut self, ctx: &mut Context<Self>) {
         if let Some(make_fetcher) = self.make_fetcher.take() {
             let fetcher = make_fetcher(ctx.address(), self.room.subscribe());
-            self.fetching = Some(actix::spawn(fetcher.run().instrument(self.equipment.span.clone())));
+            let fetching = actix::spawn(fetcher.run().instrument(self.equipment.span.clone()));
+            self.fetching = Some(fetching.abort_handle());
+            ctx.spawn(wrap_future::<_, Self>(fetching).map(|fetched, worker, ctx| {
+                if fetched.is_err_and(|error| error.is_panic()) {
+                    worker.end(Outcome::Died { cause: "reading the shard panicked".to_owned() }, ctx);
+                }
+            }));
         }
     }
 
@@ -315,8 +332,7 @@ impl ConsumerWorker {
             }
         }
         if !self.equipment.checkpoint.connected() {
-            return self
-                .end(Outcome::Died { cause: "its checkpoint worker died by a panic".to_owned() }, ctx);
+            return self.end(Outcome::Died { cause: NO_CHECKPOINT_WORKER.to_owned() }, ctx);
         }
         self.tell_done();
         self.pump(ctx);
@@ -366,11 +382,7 @@ impl ConsumerWorker {
 
     fn fail(&mut self, events: Vec<FailedEvent>, ctx: &mut Context<Self>) {
         let cause = causes(&events);
-        let outcome = match self.processor.clone() {
-            Some(processor) => Outcome::Failed { processor, events, cause },
-            None => Outcome::Died { cause },
-        };
-        self.end(outcome, ctx);
+        self.end(Outcome::Failed { events, cause }, ctx);
     }
 
     fn arm_timer(&mut self, ctx: &mut Context<Self>) {
@@ -446,7 +458,7 @@ impl ConsumerWorker {
 
     fn finish_if_done(&mut self, ctx: &mut Context<Self>) {
         match &self.phase {
-            Phase::Draining(_) if self.tracker.in_flight() == 0 => self.end_drained(ctx),
+            Phase::Draining(_) if self.tracker.in_flight() == 0 => self.end(Outcome::Drained, ctx),
             Phase::Delivering | Phase::Unpinned if self.tracker.is_drained() => {
                 let Some(children) = self.children.take() else { return };
                 self.phase = Phase::Ending;
@@ -454,16 +466,12 @@ impl ConsumerWorker {
                 ctx.spawn(wrap_future::<_, Self>(stored).map(|stored, worker, ctx| match stored {
                     Ok(Ok(())) => worker.end(Outcome::ShardEnded, ctx),
                     // The supervisor has heard of it first and stops this worker.
-                    Ok(Err(NotStored::LeaseLost | NotStored::OutOfTime)) | Err(_) => {}
+                    Ok(Err(NotStored::LeaseLost | NotStored::OutOfTime)) => {}
+                    Err(_) => worker.end(Outcome::Died { cause: NO_CHECKPOINT_WORKER.to_owned() }, ctx),
                 }));
             }
             _ => {}
         }
-    }
-
-    fn end_drained(&mut self, ctx: &mut Context<Self>) {
-        let unsettled = self.tracker.unsettled();
-        self.end(Outcome::Drained { unsettled }, ctx);
     }
 
     fn end(&mut self, outcome: Outcome, ctx: &mut Context<Self>) {
@@ -495,7 +503,11 @@ impl ConsumerWorker {
 
     fn tell_ended(&self, outcome: Outcome) {
         let (shard, acquisition) = (self.equipment.shard.clone(), self.equipment.acquisition);
-        self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, outcome });
+        let unsettled = self.tracker.unsettled();
+        self.equipment.gauges.in_flight.set(0);
+        self.equipment.gauges.buffered_bytes.set(0);
+        let processor = self.processor.clone();
+        self.equipment.supervisor.do_send(WorkerEnded { shard, acquisition, unsettled, processor, outcome });
     }
 }
 
@@ -512,7 +524,8 @@ impl Drop for ConsumerWorker {
         if let Some(fetching) = &self.fetching {
             fetching.abort();
         }
-        if self.phase != Phase::Ended {
+        // Without a supervisor the consumer has stopped, and this thread is being ended.
+        if self.phase != Phase::Ended && self.equipment.supervisor.connected() {
             error!(parent: &self.equipment.span, "the shard's worker died");
             self.tell_ended(Outcome::Died { cause: "the shard's worker died by a panic".to_owned() });
         }
@@ -553,6 +566,14 @@ impl Handler<HandleAnswer> for ConsumerWorker {
     }
 }
 
+impl Handler<LeaseHolds> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, _: LeaseHolds, ctx: &mut Self::Context) {
+        self.pump(ctx);
+    }
+}
+
 impl Handler<StopWorker> for ConsumerWorker {
     type Result = ();
 
@@ -571,7 +592,7 @@ impl Handler<StopWorker> for ConsumerWorker {
             }
             StopWorker::Drain { deadline, reason } => {
                 ctx.run_later(deadline.saturating_duration_since(Instant::now()), |worker, ctx| {
-                    worker.end_drained(ctx);
+                    worker.end(Outcome::Drained, ctx);
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);

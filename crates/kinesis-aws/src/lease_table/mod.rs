@@ -94,7 +94,7 @@ impl DynamoLeaseStore {
                     tracing::debug!(table = %self.table, row = %key, "row is no lease and is left out: {why}");
                 }
                 NoLease::Broken(why) => {
-                    tracing::warn!(
+                    tracing::error!(
                         table = %self.table, row = %key,
                         "row cannot be read as a lease and is left out, so that its shard is not read: {why}"
                     );

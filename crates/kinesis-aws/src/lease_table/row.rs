@@ -1,6 +1,7 @@
 //! Rows of the lease table as DynamoDB items, with the attributes of the Java KCL.
 
 use std::collections::HashMap;
+use std::time::{Duration, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use kinesis_lease::{Lease, NewLease, WorkerId};
@@ -22,6 +23,8 @@ pub(super) const ENDING_HASH_KEY: &str = "endingHashKey";
 pub(super) const CHECKPOINT_OWNER: &str = "checkpointOwner";
 /// Known to no KCL, which leaves it alone.
 pub(super) const TOKEN: &str = "acquisitionToken";
+/// Known to no KCL either: milliseconds since 1970.
+const LATEST_SINCE: &str = "latestSince";
 /// KCL 3.5 and later keep other things than leases in the table and tell them by this.
 const ENTITY_TYPE: &str = "entityType";
 /// Rows of an application that reads several streams have it. There the key is not a shard's name alone.
@@ -51,6 +54,10 @@ pub(super) fn new_item(lease: &NewLease) -> Item {
     ]);
     if let Some(parents) = shards(&lease.parents) {
         item.insert(PARENTS.to_owned(), parents);
+    }
+    let latest_since = lease.latest_since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    if let Some(since) = latest_since.and_then(|since| i64::try_from(since.as_millis()).ok()) {
+        item.insert(LATEST_SINCE.to_owned(), number(since));
     }
     item
 }
@@ -83,6 +90,9 @@ pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
         hash_range: read_hash_range(item)?,
         checkpoint_owner: read_text(item, CHECKPOINT_OWNER)?.map(WorkerId::from),
         token: read_text(item, TOKEN)?,
+        latest_since: read_number(item, LATEST_SINCE)?
+            .and_then(|millis| u64::try_from(millis).ok())
+            .and_then(|millis| UNIX_EPOCH.checked_add(Duration::from_millis(millis))),
     })
 }
 

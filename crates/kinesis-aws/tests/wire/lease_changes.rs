@@ -77,6 +77,7 @@ fn new_lease(parents: &[&str]) -> NewLease {
         checkpoint: Checkpoint::TrimHorizon,
         parents: parents.iter().map(|&parent| parent.into()).collect(),
         hash_range: HashRange { start: HashKey(0), end: HashKey::MAX },
+        latest_since: None,
     }
 }
 
@@ -119,6 +120,17 @@ async fn a_row_that_exists_is_not_created_again() {
 }
 
 #[tokio::test]
+async fn a_row_at_latest_keeps_since_when_to_the_millisecond() {
+    let leases = Leases::new().await;
+    let since = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_750_000_000_123);
+    let new = NewLease { checkpoint: Checkpoint::Latest, latest_since: Some(since), ..new_lease(&[]) };
+    assert_eq!(leases.store.create(&new).await, Ok(Created::New));
+    assert_eq!(leases.get(SHARD).await.unwrap()["latestSince"], n("1750000000123"));
+    let row = leases.store.read(&SHARD.into()).await.unwrap().unwrap();
+    assert_eq!(row.latest_since, Some(since));
+}
+
+#[tokio::test]
 async fn rows_of_every_kcl_version_are_read() {
     let leases = Leases::new().await;
     let first = Lease {
@@ -132,6 +144,7 @@ async fn rows_of_every_kcl_version_are_read() {
         hash_range: None,
         checkpoint_owner: None,
         token: None,
+        latest_since: None,
     };
     let second = Lease {
         children: vec!["shardId-000000000007".into()],

@@ -7,7 +7,6 @@ use kinesis_record::ShardId;
 
 use super::{Coordinator, Effect};
 use crate::lease::NewLease;
-use crate::lineage;
 use crate::store::{Created, StoreError};
 
 #[derive(Debug, Default)]
@@ -60,9 +59,7 @@ impl Coordinator {
             Ok(created) => {
                 self.creation.since_scan.insert(shard.clone());
                 match created {
-                    Created::New => {
-                        self.watch.rows.entry(shard.clone()).or_insert_with(|| new.into());
-                    }
+                    Created::New => self.watch.created(new),
                     Created::Existed => self.scan.hasten(now),
                 }
                 if self.creation.is_awaited(&shard) {
@@ -94,10 +91,10 @@ impl Coordinator {
         }
     }
 
-    /// Creates what [`lineage::missing_leases`] finds, once both the table and the stream are known.
+    /// Creates the rows that are missing, once both the table and the stream are known.
     pub(super) fn plan_rows(&mut self) {
         if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned && self.taking) {
-            let mut missing = lineage::missing_leases(&self.watch.rows, list, &self.settings.initial);
+            let mut missing = self.watch.missing(list, &self.settings.initial);
             missing.retain(|new| !self.creation.under_way.contains(&new.shard));
             self.creation.planned = missing;
             self.create_ready();

@@ -98,7 +98,10 @@ impl Coordinator {
 
     /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists.
     pub fn tick(&mut self, now: Duration) {
-        for shard in self.grips.keys().cloned().collect::<Vec<_>>() {
+        let failover = self.settings.failover;
+        let is_due = |grip: &Grip| grip.next_wakeup(failover).is_some_and(|due| due <= now);
+        let due = self.grips.iter().filter(|(_, grip)| is_due(grip)).map(|(shard, _)| shard.clone());
+        for shard in due.collect::<Vec<_>>() {
             self.advance(now, &shard);
         }
         if self.scan.due.is_some_and(|due| due <= now) {

@@ -30,6 +30,9 @@ impl Coordinator {
             if self.grips.contains_key(&shard) {
                 self.doubt(&shard);
             } else if !self.creation.is_newer_than_scan(&shard) {
+                if self.watch.rows.get(&shard).is_some_and(|row| !row.is_finished()) {
+                    self.listing.hasten(now);
+                }
                 self.watch.forget(&shard);
             }
         }

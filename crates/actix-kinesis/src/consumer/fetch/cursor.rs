@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use kinesis_lease::stream::{RecordsPage, ShardIterator, StartAt};
 use kinesis_record::{Checkpoint, Position, SequenceNumber, Shard};
-use tokio::time::Instant;
+
+use crate::consumer::clock::Clock;
 
 /// If an iterator for `LATEST` is lost before it brought a record, reading goes on this long before it was opened,
 /// so that nothing is missed if the clocks of host and service differ by less.
@@ -28,11 +29,15 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Behind `checkpoint`. `initial_timestamp` is what `AT_TIMESTAMP` stands for; without it that is the oldest
-    /// record.
-    pub(crate) fn new(checkpoint: &Checkpoint, initial_timestamp: Option<SystemTime>) -> Self {
+    /// record. `latest_since` is what `LATEST` stands for, if the shard has been started at it before.
+    pub(crate) fn new(
+        checkpoint: &Checkpoint,
+        initial_timestamp: Option<SystemTime>,
+        latest_since: Option<SystemTime>,
+    ) -> Self {
         let start = match checkpoint {
             Checkpoint::AtTimestamp => initial_timestamp.map_or(StartAt::TrimHorizon, StartAt::Timestamp),
-            Checkpoint::Latest => StartAt::Latest,
+            Checkpoint::Latest => latest_since.map_or(StartAt::Latest, StartAt::Timestamp),
             Checkpoint::TrimHorizon | Checkpoint::ShardEnd => StartAt::TrimHorizon,
             Checkpoint::At(Position { sequence, .. }) => StartAt::At(sequence.clone()),
         };
@@ -120,23 +125,5 @@ impl Cursor {
         }
         self.resumed = None;
         Some(std::mem::replace(&mut self.start, StartAt::TrimHorizon))
-    }
-}
-
-/// The host's wall clock as it was once, moved on by the clock that also runs the pauses. No correction of the wall
-/// clock disturbs it, and in a simulation it shows simulated time.
-#[derive(Debug)]
-struct Clock {
-    wall: SystemTime,
-    read: Instant,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { wall: SystemTime::now(), read: Instant::now() }
-    }
-
-    fn now(&self) -> SystemTime {
-        self.wall + self.read.elapsed()
     }
 }

@@ -55,7 +55,7 @@ impl Unpacker {
     fn unpack_record(&self, record: RawRecord, behind: Duration, unpacked: &mut Unpacked) {
         let at = |sub_sequence| Position::new(record.sequence.clone(), sub_sequence);
         let event = |sub_sequence, partition_key, explicit_hash_key, payload, is_aggregated| {
-            ConsumerEvent::new(Contents {
+            ConsumerEvent::from_contents(Contents {
                 shard: self.shard.clone(),
                 position: at(sub_sequence),
                 partition_key,

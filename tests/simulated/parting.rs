@@ -1,0 +1,201 @@
+//! How leases and shards are let go.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::Actor;
+use actix_kinesis::config::FailurePolicy;
+use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason};
+
+use super::world::{Fault, Place};
+use super::{conf, new_notes, pass, start};
+use crate::recorder::Recorder;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Fails the calls of a kind from the `first` to the `last` after now, counted from 1.
+fn fail_some(
+    name: &'static str,
+    calls: std::ops::RangeInclusive<u32>,
+    fault: Fault,
+) -> impl FnMut(&str) -> Fault + Send + 'static {
+    let mut seen = 0;
+    move |call| {
+        seen += u32::from(call == name);
+        if call == name && calls.contains(&seen) { fault } else { Fault::None }
+    }
+}
+
+#[actix::test]
+async fn the_lease_of_a_stopped_shard_is_released_though_the_table_refuses_for_a_moment() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "poison");
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |_| EventProcessed::failed("never"));
+    let mut conf = conf();
+    conf.worker.failure_policy = FailurePolicy::StopShard;
+    // The first write takes the lease, the next ones release it.
+    network.fail(fail_some("write", 2..=3, Fault::Throttled));
+    let consumer = start(conf, world, recorder.start());
+    notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    pass(10 * SECOND).await;
+    assert_eq!(consumer.status().shards, []);
+    assert!(place.rows().values().all(|row| row.owner.is_none()), "nobody reads a lease that is kept");
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_table_that_refuses_for_a_moment_costs_no_clean_stop() {
+    tokio::time::pause();
+    let place = Place::new(2);
+    let (world, network) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
+    pass(4 * SECOND).await;
+    network.fail(fail_some("write", 1..=3, Fault::Throttled));
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop().await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert!(begin.elapsed() < 3 * SECOND, "{:?}", begin.elapsed());
+    assert!(place.rows().values().all(|row| row.owner.is_none()));
+}
+
+#[actix::test]
+async fn a_stop_while_a_shard_is_let_go_anyway_is_clean() {
+    tokio::time::pause();
+    for after in 0..30 {
+        let place = Place::new(4);
+        for key in 0..8 {
+            place.put(&format!("key-{key}"), key.to_string());
+        }
+        let (world, _) = place.connect();
+        let notes = new_notes();
+        let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "3" {
+            true => EventProcessed::failed("never"),
+            false => EventProcessed::Processed,
+        });
+        let mut conf = conf();
+        conf.worker.failure_policy = FailurePolicy::StopShard;
+        let consumer = start(conf, world, recorder.start());
+        notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+        pass(Duration::from_millis(after)).await;
+        let stopped = consumer.stop().await.unwrap();
+        assert_eq!((stopped.not_stored, stopped.not_released), (Vec::new(), Vec::new()), "after {after} ms");
+    }
+}
+
+#[actix::test]
+async fn events_of_a_shard_that_waits_to_be_started_again_are_not_settled_by_a_stop() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..3 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "1" {
+        true => EventProcessed::failed("not yet"),
+        false => EventProcessed::Processed,
+    });
+    let consumer = start(conf(), world, recorder.start());
+    notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    let stopped = consumer.stop().await.unwrap();
+    assert_eq!(stopped.unsettled, 1, "{stopped:?}");
+    assert_eq!((stopped.not_stored, stopped.not_released), (Vec::new(), Vec::new()));
+}
+
+#[actix::test]
+async fn a_stop_may_be_given_all_the_time_there_is() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
+    pass(SECOND).await;
+    assert!(consumer.stop_within(Duration::MAX).await.unwrap().is_clean());
+}
+
+/// What the leader of KCL 3.x workers writes when it wants another worker to read a shard.
+fn promise_all_leases(place: &Place, to: &str) {
+    for row in place.rows().values_mut() {
+        row.checkpoint_owner = row.owner.replace(to.into());
+    }
+}
+
+#[actix::test]
+async fn a_lease_promised_to_another_worker_is_handed_over_behind_the_last_answer() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    pass(SECOND).await;
+    promise_all_leases(&place, "another");
+    place.put("key", "last");
+    let noted = notes.wait_for("the shutdown", |noted| !noted.shutdowns.is_empty()).await;
+    assert_eq!(noted.shutdowns[0].reason, ShutdownReason::HandedOver);
+    pass(SECOND).await;
+    let row = place.rows().values().next().unwrap().clone();
+    assert_eq!((row.owner, row.checkpoint_owner), (Some("another".into()), None));
+    assert_eq!(row.checkpoint.text(), noted.deliveries[0].sequence);
+    assert_eq!(consumer.status().shards, []);
+    // The other worker never renews: after the failover time the shard is read here again.
+    pass(30 * SECOND).await;
+    assert_eq!(consumer.status().shards.len(), 1);
+    assert!(consumer.stop().await.unwrap().is_clean());
+    assert_eq!(notes.now().payloads(), ["last"]);
+}
+
+#[actix::test]
+async fn a_stop_leaves_time_for_the_last_checkpoint_and_ends_at_its_deadline() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..2 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| match message.event.payload() == "0" {
+            true => EventProcessed::Processed,
+            false => {
+                held.lock().unwrap().push(message.answer_later());
+                EventProcessed::Later
+            }
+        }
+    });
+    let consumer = start(conf(), world, recorder.start());
+    let noted = notes.wait_for("the events", |noted| noted.deliveries.len() == 2).await;
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(8 * SECOND).await.unwrap();
+    assert!((6 * SECOND..7 * SECOND).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert_eq!((stopped.unsettled, stopped.not_stored, stopped.not_released), (1, Vec::new(), Vec::new()));
+    let row = place.rows().values().next().unwrap().clone();
+    assert_eq!((row.owner, row.checkpoint.text()), (None, noted.deliveries[0].sequence.as_str()));
+
+    let (world, _) = place.connect();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    notes.wait_for("the second event again", |noted| noted.deliveries.len() == 3).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_stop_whose_last_writes_are_lost_ends_at_its_deadline_and_says_so() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "only");
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start(conf(), world, Recorder::new(&notes).start());
+    network.fail(fail_some("write", 2..=u32::MAX, Fault::RequestLost));
+    notes.wait_for("the event", |noted| noted.deliveries.len() == 1).await;
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(5 * SECOND).await.unwrap();
+    assert!(begin.elapsed() <= 5 * SECOND + SECOND / 100, "{:?}", begin.elapsed());
+    assert_eq!(stopped.unsettled, 0);
+    let shards: Vec<_> = place.rows().keys().cloned().collect();
+    assert!(stopped.not_stored == shards || stopped.not_released == shards, "{stopped:?}");
+    assert!(!stopped.is_clean());
+}
