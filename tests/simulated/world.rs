@@ -17,7 +17,7 @@ use kinesis_lease::stream::{
 use kinesis_local::model::{
     CreateStreamRequest, GetRecordsRequest, GetShardIteratorRequest, Kinesis, KinesisError,
     ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, RecordDistribution,
-    SplitShardRequest, StartingPosition, StreamMode, Timestamp,
+    SplitShardRequest, StartingPosition, Timestamp,
 };
 use kinesis_record::{Shard, ShardId};
 use tokio::time::Instant;
@@ -41,9 +41,7 @@ impl Place {
         let create = CreateStreamRequest {
             stream_name: STREAM.to_owned(),
             shard_count: Some(shards),
-            mode: StreamMode::Provisioned,
-            distribution: RecordDistribution::default(),
-            max_record_kib: None,
+            ..CreateStreamRequest::default()
         };
         place.kinesis().create_stream(create, place.now()).unwrap();
         place
