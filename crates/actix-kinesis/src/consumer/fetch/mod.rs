@@ -29,8 +29,8 @@ use episode::Episode;
 use pace::Pace;
 pub(crate) use page::Unpacker;
 
-/// Before anything is known of a shard's records, each is taken to need so much memory: the first page is a small one.
-const ASSUMED_RECORD_COST: u64 = 1024 * 1024;
+/// Before anything is known of a shard's records, each is taken to need so much memory.
+const ASSUMED_RECORD_COST: u64 = 16 * 1024;
 
 /// Polls one shard by GetRecords and sends its worker page after page, as far ahead as there is room.
 pub(crate) struct Fetcher {

@@ -137,7 +137,7 @@ fn nothing_is_fetched_while_the_worker_has_no_room() {
         let reading = Reading::start(&stream, start);
         sleep(60 * SECOND).await;
         assert!(stream.calls().is_empty());
-        reading.room.send_replace(16 * MIB as u64);
+        reading.room.send_replace(MIB as u64);
         assert_eq!(reading.seen_within(MS).await.len(), 10);
     });
 }
@@ -150,7 +150,7 @@ fn the_limit_of_a_page_follows_the_room_and_what_records_were_found_to_need() {
         let reading = Reading::start(&stream, start);
         sleep(30 * SECOND).await;
         let limits = stream.limits();
-        assert_eq!(limits[0], 4, "the first page is a small one");
+        assert_eq!(limits[0] as usize, 4 * MIB / (16 * KIB));
         assert!(limits[1..].iter().all(|limit| (39..=40).contains(limit)), "{limits:?}");
         drop(reading);
     });
