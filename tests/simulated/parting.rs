@@ -199,3 +199,36 @@ async fn a_stop_whose_last_writes_are_lost_ends_at_its_deadline_and_says_so() {
     assert!(stopped.not_stored == shards || stopped.not_released == shards, "{stopped:?}");
     assert!(!stopped.is_clean());
 }
+
+#[actix::test]
+async fn a_stop_delivers_nothing_more_and_waits_for_what_is_under_way() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for index in 0..20 {
+        place.put("key", index.to_string());
+    }
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| {
+            held.lock().unwrap().push(message.answer_later());
+            EventProcessed::Later
+        }
+    });
+    let consumer = start(conf(), world, recorder.start());
+    notes.wait_for("the first events", |noted| noted.deliveries.len() == 2).await;
+    let answer = async {
+        pass(SECOND).await;
+        for handle in std::mem::take(&mut *held.lock().unwrap()) {
+            handle.answer(EventProcessed::Processed);
+        }
+    };
+    let (stopped, ()) = tokio::join!(consumer.stop(), answer);
+    assert!(stopped.unwrap().is_clean());
+    let noted = notes.now();
+    assert_eq!(noted.payloads(), ["0", "1"]);
+    let row = place.rows().values().next().unwrap().clone();
+    assert_eq!((row.owner, row.checkpoint.text()), (None, noted.deliveries[1].sequence.as_str()));
+}

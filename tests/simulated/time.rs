@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::Actor;
-use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed};
+use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, KinesisConsumer};
 
 use super::world::Place;
 use super::{HOUR, MINUTE, conf, new_notes, pass, start};
@@ -159,4 +159,30 @@ async fn children_are_read_when_their_parents_are_through_hours_of_resharding() 
     }
     assert!(!noted.notices.iter().any(|notice| matches!(notice, ConsumerNotice::LeaseLost { .. })));
     assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+/// Under real time, since it is a thread that stands still and not the clock.
+#[actix::test]
+async fn an_application_that_blocks_the_thread_which_started_the_consumer_loses_no_lease() {
+    let place = Place::new(1);
+    let (world, _) = place.connect();
+    let notes = new_notes();
+    let recorder = Recorder::new(&notes).start();
+    let mut conf = conf();
+    conf.lease.failover_time = Duration::from_secs(2);
+    let blocked = conf.lease.failover_time * 2;
+    let consumer = KinesisConsumer::builder(conf, recorder.clone())
+        .notices(recorder.recipient())
+        .world(world)
+        .start()
+        .unwrap();
+    let is_started = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::ShardStarted { .. });
+    notes.wait_for("the shard", |noted| noted.notices.iter().any(is_started)).await;
+    let counter = |place: &Place| place.rows().values().next().unwrap().counter;
+    let before = counter(&place);
+    std::thread::sleep(blocked);
+    assert!(counter(&place) > before + 2, "renewed all the while");
+    assert!(consumer.stop().await.unwrap().is_clean());
+    let is_loss = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::LeaseLost { .. });
+    assert!(!notes.now().notices.iter().any(is_loss));
 }
