@@ -16,8 +16,8 @@ use kinesis_lease::stream::{
 };
 use kinesis_local::model::{
     CreateStreamRequest, GetRecordsRequest, GetShardIteratorRequest, Kinesis, KinesisError,
-    ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, RecordDistribution,
-    SplitShardRequest, StartingPosition, Timestamp,
+    ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, SplitShardRequest,
+    StartingPosition, Timestamp,
 };
 use kinesis_record::{Shard, ShardId};
 use tokio::time::Instant;
