@@ -100,10 +100,10 @@ pub fn may_start(lease: &Lease, rows: &Rows, list: &ShardList) -> bool {
 
 /// Whether a row may be created for `child` when its parent `ending` ends: each parent has a row, or is provably gone.
 ///
-/// A KCL worker takes a parent without a row for a finished one, and would start the child at once. The parent that is
-/// missing comes with the next list of shards; `child` cannot have left that before `ending` did.
+/// A KCL worker takes a parent without a row for a finished one, and would start the child at once. Whether a parent is
+/// gone only a list can tell that is no older than the child, since the names of shards rise.
 pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardList) -> bool {
-    let is_up_to_date = list.get(&child.shard).is_some() || list.get(ending).is_none();
+    let is_up_to_date = list.shards.last_key_value().is_some_and(|(newest, _)| *newest >= child.shard);
     let mut parents = child.parents.iter().filter(|parent| !rows.contains_key(*parent));
     parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
 }
