@@ -133,7 +133,7 @@ fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
     writeln!(
         out,
         "AWS SDK:  export AWS_ENDPOINT_URL_KINESIS={kinesis} AWS_ENDPOINT_URL_DYNAMODB={dynamodb} \
-         AWS_REGION={region} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"
+         AWS_REGION={region} AWS_DEFAULT_REGION={region} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"
     )?;
     writeln!(out, "AWS CLI:  aws --endpoint-url {kinesis} kinesis list-streams")?;
     out.flush()
