@@ -42,8 +42,9 @@ impl ShardList {
 ///   `AT_TIMESTAMP`), whatever `initial` says: its records came after what was asked for.
 /// - An ancestor of a leased shard was finished and cleaned up, or never wanted. It is created, to be read whole, only
 ///   if a descendant that has not begun still waits for it.
-/// - A shard without a known relative is read from `initial` if it belongs to the first start (it never had a
-///   parent, or no worker has got beyond `LATEST` yet), else from its oldest record.
+/// - A shard without a known relative is read from `initial` if it belongs to the first start (it never had a parent
+///   and is open, or no worker has got beyond `LATEST` yet), else from its oldest record: it may have been closed
+///   before its row could be created.
 pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
     let relatives = Relatives::new(rows, list);
     let descendants = relatives.descendants();
@@ -63,7 +64,9 @@ pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Ve
                 Some(of_descendant(initial))
             } else if ancestors.contains(&shard.id) {
                 None
-            } else if shard.parents.is_empty() || (*initial == Checkpoint::Latest && first_start) {
+            } else if (shard.parents.is_empty() && shard.is_open())
+                || (*initial == Checkpoint::Latest && first_start)
+            {
                 from_initial(shard)
             } else {
                 Some(of_descendant(initial))
