@@ -6,7 +6,6 @@ mod world;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-
 use super::*;
 use crate::lease::Lease;
 use crate::store::{Created, StoreError, Written};
