@@ -1,15 +1,16 @@
 //! The actor that delivers the events of one shard.
 
+mod message;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::{
-    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, Recipient,
-    SpawnHandle,
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, SpawnHandle,
 };
-use kinesis_lease::coordinator::{Acquisition, Loss};
+use kinesis_lease::coordinator::Acquisition;
 use kinesis_lease::stream::ChildShard;
 use kinesis_record::{Checkpoint, Position, ShardId};
 use tokio::sync::watch;
@@ -29,71 +30,16 @@ use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
 use super::processor::{EventProcessor, Processors};
 use super::status::Gauges;
-use super::tracker::{Delivery, EventId, PageItem, Tracker, Verdict};
+use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
 use crate::config::{FailurePolicy, WorkerConf};
+
+pub(crate) use message::{LeaseHolds, Outcome, PageFetched, ShardDrained, StopWorker, WorkerEnded};
 
 /// A handler that panics drops its message a moment before its actor can be seen to be gone.
 const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
 
 const NO_CHECKPOINT_WORKER: &str = "its checkpoint worker died by a panic";
-
-/// Brings what a page of the shard held.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct PageFetched {
-    pub(crate) items: Vec<PageItem>,
-}
-
-/// Tells that nothing comes after what was fetched, ever.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct ShardDrained {
-    pub(crate) children: Vec<ChildShard>,
-}
-
-/// Tells a worker that its lease holds again, after a time in which that was not known and nothing was delivered.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct LeaseHolds;
-
-/// Tells a worker to stop.
-#[derive(Debug, Clone, Message)]
-#[rtype(result = "()")]
-pub(crate) enum StopWorker {
-    /// Deliver nothing more, and wait for what is under way until the deadline.
-    Drain { deadline: Instant, reason: ShutdownReason },
-    /// At once: the shard may be read by another process.
-    LeaseLost(Loss),
-}
-
-/// Tells the supervisor that a worker has ended.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct WorkerEnded {
-    pub(crate) shard: ShardId,
-    pub(crate) acquisition: Acquisition,
-    /// How many events were delivered and could not be settled.
-    pub(crate) unsettled: usize,
-    /// The processor that it had, to be told of a failure.
-    pub(crate) processor: Option<EventProcessor>,
-    pub(crate) outcome: Outcome,
-}
-
-/// How a worker ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// `SHARD_END` is stored.
-    ShardEnded,
-    /// It was told to drain.
-    Drained,
-    /// Events could not be processed.
-    Failed { events: Vec<FailedEvent>, cause: String },
-    /// The processor that serves all shards has stopped.
-    ProcessorGone,
-    /// The worker itself panicked, or could not get a processor.
-    Died { cause: String },
-}
 
 /// What a worker is made of.
 pub(crate) struct Equipment {
