@@ -4,7 +4,9 @@
 
 mod delivery;
 mod failure;
+mod faults;
 mod leases;
+mod lifecycle;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod reshard;

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use actix::Actor;
 use actix_kinesis::SharedCredentialsProvider;
 use actix_kinesis::config::{BackoffConf, ConsumerConf};
 use actix_kinesis::consumer::{ConsumerBuilder, EventProcessors, KinesisConsumer};
 use aws_credential_types::Credentials;
 use aws_sdk_dynamodb::types::AttributeValue;
 use kinesis_local::LocalAws;
+use kinesis_local::faults::FaultHandle;
+use kinesis_record::{HashKey, HashRange};
 
 pub(crate) use crate::recorder::*;
 
@@ -28,10 +31,14 @@ pub(crate) fn credentials() -> SharedCredentialsProvider {
 
 /// A stream of so many shards.
 pub(crate) async fn local_aws(shards: u32) -> LocalAws {
+    start_aws(LocalAws::builder().stream(STREAM, shards)).await
+}
+
+pub(crate) async fn start_aws(aws: kinesis_local::Builder) -> LocalAws {
     // RUST_LOG=debug shows what a failing test did.
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
-    LocalAws::builder().stream(STREAM, shards).start().await.unwrap()
+    aws.start().await.unwrap()
 }
 
 /// Settings under which everything that takes time takes little.
@@ -53,6 +60,28 @@ pub(crate) fn quick_conf(aws: &LocalAws) -> ConsumerConf {
 
 pub(crate) fn builder(conf: ConsumerConf, processors: impl Into<EventProcessors>) -> ConsumerBuilder {
     KinesisConsumer::builder(conf, processors).credentials(credentials())
+}
+
+/// A consumer that notes what its processor gets and what happens to it.
+pub(crate) fn start_noting(conf: ConsumerConf, notes: &Notes) -> KinesisConsumer {
+    let recorder = Recorder::new(notes).start();
+    builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap()
+}
+
+/// The shards of the stream, each with a partition key whose records go there as long as it is open.
+pub(crate) fn keys_by_shard(aws: &LocalAws) -> BTreeMap<String, String> {
+    let key_in = |range: HashRange| {
+        let fits = |key: &String| range.contains(HashKey::of_partition_key(key));
+        (0..).map(|index| format!("key-{index}")).find(fits).unwrap()
+    };
+    let shards = aws.shards(STREAM).unwrap();
+    shards.into_iter().map(|shard| (shard.id.to_string(), key_in(shard.hash_range))).collect()
+}
+
+/// Waits until a fault has struck so many calls.
+pub(crate) async fn struck(fault: &FaultHandle, times: u64) {
+    let waited = tokio::time::timeout(PATIENCE, fault.until_fired(times)).await;
+    waited.unwrap_or_else(|_| panic!("struck {} calls of {times}", fault.fired()));
 }
 
 /// Waits until a condition outside of the notes holds.
