@@ -158,6 +158,28 @@ async fn finished_leases_are_not_taken_and_hold_up_nothing() {
 }
 
 #[actix::test]
+async fn an_open_shard_whose_row_is_at_its_end_is_told_of_and_the_others_are_read() {
+    let aws = local_aws(2).await;
+    let notes = new_notes();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    create_table(&aws, &table).await;
+    let impossible = shard_id(&aws, 0);
+    seed(&aws, &table, &impossible, None, 5, "SHARD_END").await;
+    let recorder = Recorder::new(&notes).start();
+    let consumer = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
+    let is_told = |notice: &ConsumerNotice| {
+        matches!(notice, ConsumerNotice::Gap { shard, detail }
+            if shard.as_str() == impossible && detail.contains("made again"))
+    };
+    notes.wait_for("the notice", |noted| noted.notices.iter().any(is_told)).await;
+    eventually("the other shard is read", async || consumer.status().shards.len() == 1).await;
+    let row = rows(&aws, &table).await.remove(&impossible).unwrap();
+    assert_eq!(text(&row, "checkpoint").as_deref(), Some("SHARD_END"));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
 async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
     let aws = local_aws(2).await;
     let notes = new_notes();

@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
 use kinesis_lease::store::{Created, Written};
 use kinesis_lease::{Lease, LeaseStore, StoreError, StreamApi, StreamError, StreamErrorKind};
-use kinesis_record::{Checkpoint, ShardId};
+use kinesis_record::{Checkpoint, Shard, ShardId};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error, info, warn};
@@ -82,6 +82,8 @@ pub(crate) struct Supervisor {
     clock: Clock,
     /// Rows that this process has created and not yet read the shard of.
     new_rows: BTreeSet<ShardId>,
+    /// Shards of another stream under the same name, of which the application was told.
+    impossible: BTreeSet<ShardId>,
     world: Option<World>,
     coordinator: Option<Coordinator>,
     load: Arc<Load>,
@@ -114,6 +116,7 @@ impl Supervisor {
             epoch: Instant::now(),
             clock: Clock::new(),
             new_rows: BTreeSet::new(),
+            impossible: BTreeSet::new(),
             world: None,
             coordinator: None,
             calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
@@ -203,8 +206,10 @@ impl Supervisor {
             Effect::ListShards => {
                 let unavailable = |message| StreamError { kind: StreamErrorKind::Unavailable, message };
                 let list = async move { settled(stream.list_shards(), unavailable).await };
-                self.call(ctx, list, |supervisor, shards, ctx| {
+                let finished = self.finished_shards();
+                self.call(ctx, list, move |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
+                    supervisor.tell_of_impossible_shards(&finished, shards.as_deref().unwrap_or_default());
                     supervisor.note_stream(shards.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
                 });
@@ -298,6 +303,30 @@ impl Supervisor {
         let now = self.now();
         if let Some(coordinator) = &mut self.coordinator {
             tell(coordinator, now);
+        }
+    }
+
+    fn finished_shards(&self) -> BTreeSet<ShardId> {
+        let rows = self.coordinator.iter().flat_map(|coordinator| coordinator.rows().values());
+        rows.filter(|row| row.is_finished()).map(|row| row.shard.clone()).collect()
+    }
+
+    /// A shard that had ended before the list was asked for cannot be open: the stream is another one under the same
+    /// name. Its shard will not be read, which must not go unseen.
+    fn tell_of_impossible_shards(&mut self, finished: &BTreeSet<ShardId>, shards: &[Shard]) {
+        for shard in shards.iter().filter(|shard| shard.is_open() && finished.contains(&shard.id)) {
+            if !self.impossible.insert(shard.id.clone()) {
+                continue;
+            }
+            let table = self.parts.conf.table_name();
+            let detail = format!(
+                "the shard is open, but its row in the lease table {table:?} says SHARD_END: the stream was deleted \
+                 and made again under its name. The shard is not read until all workers have stopped and its row, or \
+                 the table, is deleted"
+            );
+            let shard = shard.id.clone();
+            error!(parent: &self.parts.span, %shard, "{detail}");
+            self.parts.notifier.notify(ConsumerNotice::Gap { shard, detail });
         }
     }
 
