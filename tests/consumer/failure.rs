@@ -290,14 +290,7 @@ async fn stop_returns_within_its_deadline_though_the_processor_never_answers() {
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 50);
     let notes = new_notes();
-    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let recorder = Recorder::answering(&notes, {
-        let held = Arc::clone(&held);
-        move |message| {
-            held.lock().unwrap().push(message.answer_later());
-            EventProcessed::Later
-        }
-    });
+    let (recorder, _held) = Recorder::holding(&notes);
     let conf = quick_conf(&aws);
     let table = conf.table_name();
     let consumer = builder(conf, recorder.start()).start().unwrap();
@@ -318,20 +311,13 @@ async fn events_not_answered_in_time_come_again_and_a_late_answer_counts_once() 
     let aws = local_aws(1).await;
     put_numbers(&aws, "key", 1);
     let notes = new_notes();
-    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let recorder = Recorder::answering(&notes, {
-        let held = Arc::clone(&held);
-        move |message| {
-            held.lock().unwrap().push(message.answer_later());
-            EventProcessed::Later
-        }
-    });
+    let (recorder, held) = Recorder::holding(&notes);
     let mut conf = quick_conf(&aws);
     conf.worker.batch_timeout = Duration::from_secs(1);
     let table = conf.table_name();
     let consumer = builder(conf, recorder.start()).start().unwrap();
     let noted = notes.wait_for("the second attempt", |noted| noted.deliveries.len() == 2).await;
-    let mut handles: Vec<_> = held.lock().unwrap().drain(..).collect();
+    let mut handles: Vec<_> = held.take();
     handles.remove(0).answer(EventProcessed::Processed);
     checkpoint_reaches(&aws, &table, &noted.deliveries[0].sequence).await;
     handles.remove(0).answer(EventProcessed::Processed);

@@ -209,19 +209,12 @@ async fn a_stop_delivers_nothing_more_and_waits_for_what_is_under_way() {
     }
     let (world, _) = place.connect();
     let notes = new_notes();
-    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
-    let recorder = Recorder::answering(&notes, {
-        let held = Arc::clone(&held);
-        move |message| {
-            held.lock().unwrap().push(message.answer_later());
-            EventProcessed::Later
-        }
-    });
+    let (recorder, held) = Recorder::holding(&notes);
     let consumer = start(conf(), world, recorder.start());
     notes.wait_for("the first events", |noted| noted.deliveries.len() == 2).await;
     let answer = async {
         pass(SECOND).await;
-        for handle in std::mem::take(&mut *held.lock().unwrap()) {
+        for handle in held.take() {
             handle.answer(EventProcessed::Processed);
         }
     };
@@ -231,4 +224,23 @@ async fn a_stop_delivers_nothing_more_and_waits_for_what_is_under_way() {
     assert_eq!(noted.payloads(), ["0", "1"]);
     let row = place.rows().values().next().unwrap().clone();
     assert_eq!((row.owner, row.checkpoint.text()), (None, noted.deliveries[1].sequence.as_str()));
+}
+
+#[actix::test]
+async fn a_lease_that_is_lost_while_the_consumer_stops_makes_no_clean_stop() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    place.put("key", "held");
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let (recorder, _held) = Recorder::holding(&notes);
+    let mut conf = conf();
+    conf.worker.batch_timeout = 60 * SECOND;
+    let consumer = start(conf, world, recorder.start());
+    notes.wait_for("a delivery", |noted| !noted.deliveries.is_empty()).await;
+    // The event keeps the worker draining for longer than the lease lasts without renewals.
+    network.fail(|_| Fault::RequestLost);
+    let stopped = consumer.stop_within(60 * SECOND).await.unwrap();
+    assert_eq!(stopped.not_stored.len(), 1, "{stopped:?}");
+    assert!(!stopped.is_clean());
 }

@@ -1,12 +1,12 @@
 //! A processor that notes what it gets.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler};
 use actix_kinesis::consumer::{
-    ConsumerNotice, ConsumerShutdown, ConsumerWorkerFailure, EventProcessed, ProcessEvent,
+    ConsumerNotice, ConsumerShutdown, ConsumerWorkerFailure, EventHandle, EventProcessed, ProcessEvent,
 };
 use tokio::sync::watch;
 
@@ -81,6 +81,23 @@ impl Notes {
     }
 }
 
+/// The handles of events that are not answered yet.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Arc<Mutex<Vec<EventHandle>>>);
+
+impl Held {
+    /// Keeps the event's handle.
+    pub(crate) fn hold(&self, message: &ProcessEvent) -> EventProcessed {
+        self.0.lock().unwrap().push(message.answer_later());
+        EventProcessed::Later
+    }
+
+    /// The handles kept since the last time.
+    pub(crate) fn take(&self) -> Vec<EventHandle> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 type Answer = dyn Fn(&ProcessEvent) -> EventProcessed + Send + Sync;
 
 /// A processor that notes what it gets and answers as it is told.
@@ -100,6 +117,16 @@ impl Recorder {
         answer: impl Fn(&ProcessEvent) -> EventProcessed + Send + Sync + 'static,
     ) -> Self {
         Self { notes: notes.clone(), answer: Arc::new(answer) }
+    }
+
+    /// Leaves every event to be answered through its handle.
+    pub(crate) fn holding(notes: &Notes) -> (Self, Held) {
+        let held = Held::default();
+        let recorder = Self::answering(notes, {
+            let held = held.clone();
+            move |message| held.hold(message)
+        });
+        (recorder, held)
     }
 
     pub(crate) fn note(&self, message: &ProcessEvent) {
