@@ -214,7 +214,7 @@ impl Builder {
             }
             None => None,
         };
-        // Nobody need know this port: faults happen in front of it.
+        // Faults happen in front of this port.
         let (dynoxide, dynoxide_address) = listen("DynamoDB", Ipv4Addr::LOCALHOST.into(), 0).await?;
 
         let (stop, stopped) = watch::channel(());
@@ -232,7 +232,12 @@ impl Builder {
         };
         let kinesis = server::serve(kinesis, None, wires.kinesis.clone(), stopped.clone());
         let dynamodb = server::serve(dynamodb, None, wires.dynamodb.clone(), stopped.clone());
-        let mut addresses = Addresses { kinesis: kinesis_address, dynamodb: dynamodb_address, tls: None };
+        let mut addresses = Addresses {
+            kinesis: kinesis_address,
+            dynamodb: dynamodb_address,
+            dynoxide: dynoxide_address,
+            tls: None,
+        };
         let mut secured = None;
         if let Some(((listener, address), certificate)) = tls {
             secured = Some(server::serve(listener, Some(certificate.acceptor), wires, stopped));
@@ -257,6 +262,8 @@ impl Builder {
 pub(crate) struct Addresses {
     pub(crate) kinesis: SocketAddr,
     pub(crate) dynamodb: SocketAddr,
+    /// Behind the faults.
+    pub(crate) dynoxide: SocketAddr,
     /// With the certificate.
     pub(crate) tls: Option<(SocketAddr, String)>,
 }

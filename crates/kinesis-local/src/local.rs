@@ -16,7 +16,7 @@ use crate::builder::{Addresses, Builder, StartError};
 use crate::faults::{Faults, Selector};
 use crate::model::{
     CreateStreamRequest, Kinesis, KinesisError, ListShardsRequest, MergeShardsRequest, Operation,
-    PutRecordRequest, PutRecordResponse, PutRecordsEntry, SplitShardRequest, Timestamp,
+    PutRecordRequest, PutRecordResponse, PutRecordsEntry, Record, SplitShardRequest, Timestamp,
 };
 use crate::server::Shared;
 
@@ -58,6 +58,12 @@ impl LocalAws {
     /// The endpoint of DynamoDB, such as `http://127.0.0.1:8000`.
     pub fn dynamodb_url(&self) -> String {
         format!("http://{}", reachable(self.addresses.dynamodb))
+    }
+
+    /// An endpoint of DynamoDB that faults do not strike and where calls are not counted, for a test's own look at
+    /// what is in the tables.
+    pub fn dynamodb_url_past_faults(&self) -> String {
+        format!("http://{}", self.addresses.dynoxide)
     }
 
     /// The endpoint of both services under TLS, such as `https://localhost:4568`, if
@@ -121,6 +127,15 @@ impl LocalAws {
                 }
             }
         })
+    }
+
+    /// All records that the stream retains, shard by shard in the order of their sequence numbers. No limit holds
+    /// for this look, and it does not count as a read.
+    ///
+    /// # Errors
+    /// As [`Kinesis::records`].
+    pub fn records(&self, stream: &str) -> Result<Vec<(ShardId, Record)>, KinesisError> {
+        self.with_model(|model, now| model.records(&stream.into(), now))
     }
 
     /// Puts a record.

@@ -11,6 +11,7 @@
 //! | [`form`] | JSON and CBOR, by content type |
 //! | [`cbor`] | from CBOR to JSON and back |
 //! | [`parameters`] | a request's JSON |
+//! | [`rules`] | the rules for its texts |
 //! | [`dispatch`](mod@dispatch) | from a request's JSON to the model and back |
 //! | [`answer`] | a reply's JSON |
 //! | [`subscribe`] | SubscribeToShard, a reply that goes on |
@@ -31,6 +32,7 @@ mod form;
 mod frames;
 mod kinesis;
 mod parameters;
+mod rules;
 mod subscribe;
 mod tls;
 mod transport;

@@ -43,6 +43,12 @@ impl Borrow<str> for ShardId {
     }
 }
 
+impl AsRef<str> for ShardId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

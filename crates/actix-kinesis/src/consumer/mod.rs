@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `event` | events and their answers |
 //! | `processor` | the application's side, as the consumer addresses it |
-//! | `failure`, `notice`, `status`, `error` | what the application is told |
+//! | `failure`, `notice`, `observe`, `status`, `error` | what the application is told |
 //! | `supervisor` | leases, workers, restarts, stopping |
 //! | `worker`, `tracker`, `window`, `load` | delivery of one shard's events, and its limits |
 //! | `fetch` | reading ahead from Kinesis |
@@ -25,6 +25,7 @@ mod fetch;
 mod load;
 mod notice;
 mod notifier;
+mod observe;
 mod placement;
 mod processor;
 mod status;
@@ -44,6 +45,7 @@ use tokio::sync::watch;
 use tracing::error_span;
 
 use crate::config::{AwsConf, ConsumerConf};
+use observe::Observer;
 use placement::Arbiters;
 use status::StatusBoard;
 use supervisor::{Connect, Ending, Parts, Stop, Supervisor};
@@ -54,6 +56,7 @@ pub use failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
 pub use notice::ConsumerNotice;
+pub use observe::{DeliveryOutcome, Observation};
 pub use placement::Placement;
 pub use processor::{EventProcessor, EventProcessors};
 pub use status::{ConsumerState, ConsumerStatus, ShardStatus};
@@ -92,6 +95,7 @@ impl KinesisConsumer {
             conf,
             processors: processors.into(),
             notices: None,
+            observer: None,
             credentials: None,
             world: None,
             placement: Placement::default(),
@@ -153,12 +157,12 @@ impl fmt::Debug for KinesisConsumer {
 }
 
 /// What is said about a consumer before it starts.
-#[derive(Debug)]
 #[must_use = "a consumer starts with `start`"]
 pub struct ConsumerBuilder {
     conf: ConsumerConf,
     processors: EventProcessors,
     notices: Option<Recipient<ConsumerNotice>>,
+    observer: Option<Observer>,
     credentials: Option<SharedCredentialsProvider>,
     world: Option<World>,
     placement: Placement,
@@ -169,6 +173,17 @@ impl ConsumerBuilder {
     /// Sends a [`ConsumerNotice`] of whatever happens to the consumer and its shards.
     pub fn notices(mut self, recipient: Recipient<ConsumerNotice>) -> Self {
         self.notices = Some(recipient);
+        self
+    }
+
+    /// Shows each message to a processor, how each delivery ended, and each notice to `observer`, on the thread where
+    /// it happens and in its order: a message before the processor has it, a notice before its recipient. What the
+    /// consumer does is the same as without. The observer holds up the shard for as long as it takes, and must not
+    /// panic: that would end the actor that shows the step.
+    ///
+    /// The consumer drops it when the last of its actors has ended.
+    pub fn observer(mut self, observer: impl Fn(Observation) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -222,7 +237,7 @@ impl ConsumerBuilder {
                 None => connect_to_aws(&conf, self.credentials),
             },
             processors: self.processors.placed(home),
-            notifier: notifier::Notifier::new(self.notices),
+            notifier: notifier::Notifier::new(self.notices, self.observer),
             arbiters,
             board: Arc::clone(&board),
             status: status_sender,
@@ -234,6 +249,17 @@ impl ConsumerBuilder {
         let supervisor = coordination.start(|_| Supervisor::new(parts));
         let shutdown_timeout = conf.worker.shutdown_timeout;
         Ok(KinesisConsumer { supervisor, board, status, ending, shutdown_timeout })
+    }
+}
+
+impl fmt::Debug for ConsumerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerBuilder")
+            .field("conf", &self.conf)
+            .field("processors", &self.processors)
+            .field("placement", &self.placement)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,19 +5,37 @@ use std::fmt;
 use actix::Recipient;
 
 use super::notice::ConsumerNotice;
+use super::observe::{Observation, Observer};
 
-/// Sends notices to the recipient that the application named, if it did.
+/// Sends notices to the recipient that the application named, and shows steps to its observer, if it named them.
 #[derive(Clone, Default)]
-pub(crate) struct Notifier(Option<Recipient<ConsumerNotice>>);
+pub(crate) struct Notifier {
+    recipient: Option<Recipient<ConsumerNotice>>,
+    observer: Option<Observer>,
+}
 
 impl Notifier {
-    pub(crate) fn new(recipient: Option<Recipient<ConsumerNotice>>) -> Self {
-        Self(recipient)
+    pub(crate) fn new(recipient: Option<Recipient<ConsumerNotice>>, observer: Option<Observer>) -> Self {
+        Self { recipient, observer }
     }
 
     pub(crate) fn notify(&self, notice: ConsumerNotice) {
-        if let Some(recipient) = &self.0 {
+        if self.is_observed() {
+            self.show(Observation::Noticed(notice.clone()));
+        }
+        if let Some(recipient) = &self.recipient {
             recipient.do_send(notice);
+        }
+    }
+
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Shows a step to the observer, if there is one.
+    pub(crate) fn show(&self, step: Observation) {
+        if let Some(observer) = &self.observer {
+            observer(step);
         }
     }
 }

@@ -10,14 +10,16 @@ use tokio::sync::oneshot;
 
 use super::event::ProcessEvent;
 use super::failure::{ConsumerShutdown, ConsumerWorkerFailure};
+use super::notifier::Notifier;
+use super::observe::Observation;
 
 /// The actor that processes events. Any actor that handles the three messages will do, a pool of a `SyncArbiter`
 /// among them; a router may stand before them.
 #[derive(Clone)]
 pub struct EventProcessor {
     pub(crate) events: Recipient<ProcessEvent>,
-    pub(crate) failures: Recipient<ConsumerWorkerFailure>,
-    pub(crate) shutdowns: Recipient<ConsumerShutdown>,
+    failures: Recipient<ConsumerWorkerFailure>,
+    shutdowns: Recipient<ConsumerShutdown>,
 }
 
 impl EventProcessor {
@@ -28,6 +30,20 @@ impl EventProcessor {
         shutdowns: Recipient<ConsumerShutdown>,
     ) -> Self {
         Self { events, failures, shutdowns }
+    }
+
+    pub(crate) fn tell_failure(&self, failure: ConsumerWorkerFailure, notifier: &Notifier) {
+        if notifier.is_observed() {
+            notifier.show(Observation::ToldOfFailure(failure.clone()));
+        }
+        self.failures.do_send(failure);
+    }
+
+    pub(crate) fn tell_shutdown(&self, shutdown: ConsumerShutdown, notifier: &Notifier) {
+        if notifier.is_observed() {
+            notifier.show(Observation::ToldOfShutdown(shutdown.clone()));
+        }
+        self.shutdowns.do_send(shutdown);
     }
 }
 

@@ -93,9 +93,13 @@ pub(crate) struct Supervisor {
     next_place: usize,
     waiting: HashMap<RequestId, Waiting>,
     wakeup: Option<SpawnHandle>,
+    has_scanned: bool,
     has_listed: bool,
-    table_failures: u32,
-    stream_failures: u32,
+    /// How many calls have failed in a row: scans of the table, writes to it, and lists of shards. A table that is
+    /// read may refuse writes, and the other way round.
+    scan_failures: u32,
+    write_failures: u32,
+    list_failures: u32,
     stopping: Option<Stopping>,
 }
 
@@ -124,9 +128,11 @@ impl Supervisor {
             next_place: 0,
             waiting: HashMap::new(),
             wakeup: None,
+            has_scanned: false,
             has_listed: false,
-            table_failures: 0,
-            stream_failures: 0,
+            scan_failures: 0,
+            write_failures: 0,
+            list_failures: 0,
             stopping: None,
         }
     }
@@ -199,7 +205,8 @@ impl Supervisor {
             Effect::Scan => {
                 let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
                 self.call(ctx, scan, |supervisor, rows, _| {
-                    supervisor.note_table(rows.as_ref().err());
+                    supervisor.note_first_rows(rows.as_deref());
+                    supervisor.note_scan(rows.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
                 });
             }
@@ -210,7 +217,7 @@ impl Supervisor {
                 self.call(ctx, list, move |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
                     supervisor.tell_of_impossible_shards(&finished, shards.as_deref().unwrap_or_default());
-                    supervisor.note_stream(shards.as_ref().err());
+                    supervisor.note_list(shards.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
                 });
             }
@@ -239,7 +246,7 @@ impl Supervisor {
                 let written =
                     async move { (settled(leases.write(&write), StoreError::Unknown).await, write) };
                 self.call(ctx, written, move |supervisor, (written, write), _| {
-                    supervisor.note_table(written.as_ref().err());
+                    supervisor.note_write(written.as_ref().err());
                     if let Ok(Written::Refused(_)) = &written {
                         debug!(
                             parent: &supervisor.parts.span, shard = %write.shard, change = ?write.change,
@@ -351,14 +358,31 @@ impl Supervisor {
         }
     }
 
-    fn note_table(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
-        self.table_failures = self.note(error, is_passing, self.table_failures);
+    /// Whoever has changed the initial position must learn why shards do not start there.
+    fn note_first_rows<E>(&mut self, rows: Result<&[Lease], E>) {
+        let Ok(rows) = rows else { return };
+        let shards = rows.iter().filter(|row| !row.is_finished()).count();
+        if !std::mem::replace(&mut self.has_scanned, true) && shards > 0 {
+            info!(
+                parent: &self.parts.span, shards,
+                "shards go on from their rows in the lease table; initial-position is for shards without a row"
+            );
+        }
     }
 
-    fn note_stream(&mut self, error: Option<&StreamError>) {
+    fn note_scan(&mut self, error: Option<&StoreError>) {
+        let is_passing = error.is_none_or(StoreError::is_passing);
+        self.scan_failures = self.note(error, is_passing, self.scan_failures);
+    }
+
+    fn note_write(&mut self, error: Option<&StoreError>) {
+        let is_passing = error.is_none_or(StoreError::is_passing);
+        self.write_failures = self.note(error, is_passing, self.write_failures);
+    }
+
+    fn note_list(&mut self, error: Option<&StreamError>) {
         let is_passing = error.is_none_or(|error| !needs_a_person(error.kind));
-        self.stream_failures = self.note(error, is_passing, self.stream_failures);
+        self.list_failures = self.note(error, is_passing, self.list_failures);
     }
 
     /// Logs calls that fail in a row once; a single failure is not worth a line. Returns how many have failed.
@@ -507,8 +531,8 @@ async fn settled<T, E>(
 async fn scan(leases: &dyn LeaseStore) -> Result<Vec<Lease>, StoreError> {
     match leases.scan().await {
         Err(StoreError::TableMissing(message)) => {
-            error!(table = leases.name(), message, "the lease table is gone, making it again");
             leases.ensure().await?;
+            error!(table = leases.name(), message, "the lease table was gone, and is made again");
             leases.scan().await
         }
         scanned => scanned,

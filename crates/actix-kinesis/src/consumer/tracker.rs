@@ -214,6 +214,11 @@ impl Tracker {
         !self.again.is_empty()
     }
 
+    /// Where the event is, as long as it or one before it is open.
+    pub(crate) fn position(&self, id: EventId) -> Option<&Position> {
+        Some(&self.get(id)?.position)
+    }
+
     /// Whether the event is neither settled nor given up.
     pub(crate) fn is_open(&self, id: EventId) -> bool {
         self.get(id).is_some_and(|entry| !matches!(entry.state, State::Settled))

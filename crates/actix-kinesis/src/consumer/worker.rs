@@ -28,6 +28,7 @@ use super::fetch::Fetcher;
 use super::load::Share;
 use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
+use super::observe::{DeliveryOutcome, Observation};
 use super::processor::{EventProcessor, Processors};
 use super::status::Gauges;
 use super::tracker::{Delivery, EventId, Tracker, Verdict};
@@ -196,6 +197,9 @@ impl ConsumerWorker {
         let (sent, among) = (Instant::now(), self.tracker.in_flight());
         let delivery = DeliveryId { event: id, attempt, sent, among };
         let generation = self.generation;
+        if self.equipment.notifier.is_observed() {
+            self.equipment.notifier.show(Observation::Delivered { event: event.clone(), attempt });
+        }
         let message = ProcessEvent { event, attempt, delivery, link: Arc::clone(&self.link) };
         let answer =
             wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
@@ -217,19 +221,48 @@ impl ConsumerWorker {
         if let EventProcessed::Failed { reason } = &answer {
             debug!(parent: &self.equipment.span, attempt, reason, "the event processor reports a failure");
         }
-        match self.tracker.answer(event, attempt, answer) {
+        let conclusion = self.conclusion(event, attempt, || DeliveryOutcome::of(&answer));
+        let verdict = self.tracker.answer(event, attempt, answer);
+        match verdict {
             Verdict::Settled => success.add(1),
             Verdict::Again | Verdict::Exhausted => gauges.failed.add(1),
             Verdict::Late => gauges.late_answers.add(1),
+        }
+        if let Some(conclusion) = conclusion.filter(|_| verdict != Verdict::Late) {
+            self.equipment.notifier.show(conclusion);
         }
         let limit = self.equipment.share.events();
         self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
         self.after_answers(ctx);
     }
 
+    /// How a delivery ended, if somebody wants to see it.
+    fn conclusion(
+        &self,
+        id: EventId,
+        attempt: u32,
+        outcome: impl FnOnce() -> Option<DeliveryOutcome>,
+    ) -> Option<Observation> {
+        if !self.equipment.notifier.is_observed() {
+            return None;
+        }
+        let position = self.tracker.position(id)?.clone();
+        let shard = self.equipment.shard.clone();
+        Some(Observation::Concluded { shard, position, attempt, outcome: outcome()? })
+    }
+
+    fn show_failed(&self, id: EventId, attempt: u32, cause: FailureCause) {
+        if self.tracker.is_in_flight(id, attempt)
+            && let Some(conclusion) = self.conclusion(id, attempt, || Some(DeliveryOutcome::Failed(cause)))
+        {
+            self.equipment.notifier.show(conclusion);
+        }
+    }
+
     /// The delivery has no answer and never will: the handler panicked, or its actor has stopped. Which of the two
     /// shows a moment later.
     fn unanswered(&mut self, id: EventId, attempt: u32, generation: u32, ctx: &mut Context<Self>) {
+        self.show_failed(id, attempt, FailureCause::NoAnswer);
         if generation != self.generation || self.processor.is_none() {
             return;
         }
@@ -316,12 +349,13 @@ impl ConsumerWorker {
         }
         self.equipment.gauges.given_up.add(events.len() as u64);
         if let Some(processor) = &self.processor {
-            processor.failures.do_send(ConsumerWorkerFailure {
+            let failure = ConsumerWorkerFailure {
                 shard: shard.clone(),
                 cause: causes(&events),
                 events: events.clone(),
                 decision: FailureDecision::GiveUp,
-            });
+            };
+            processor.tell_failure(failure, &self.equipment.notifier);
         }
         self.equipment.notifier.notify(ConsumerNotice::EventsGivenUp { shard, events });
     }
@@ -356,6 +390,7 @@ impl ConsumerWorker {
         let mut late = 0u64;
         while let Some(sent) = self.deadlines.pop_front_if(|sent| sent.deadline <= now) {
             if self.tracker.is_in_flight(sent.id, sent.attempt) {
+                self.show_failed(sent.id, sent.attempt, FailureCause::TimedOut(timeout));
                 self.tracker.fail(sent.id, sent.attempt, FailureCause::TimedOut(timeout));
                 self.overdue.push(sent);
                 late += 1;
@@ -443,7 +478,8 @@ impl ConsumerWorker {
 
     fn tell_shutdown(&self, reason: ShutdownReason) {
         if let Some(processor) = &self.processor {
-            processor.shutdowns.do_send(ConsumerShutdown { shard: self.equipment.shard.clone(), reason });
+            let shutdown = ConsumerShutdown { shard: self.equipment.shard.clone(), reason };
+            processor.tell_shutdown(shutdown, &self.equipment.notifier);
         }
     }
 

@@ -51,6 +51,26 @@ pub struct GetRecordsResponse {
 }
 
 impl Kinesis {
+    /// All records that the stream retains, shard by shard in the order of their sequence numbers: a look from outside
+    /// of the service, for which no limit holds.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException` when there is no such stream.
+    pub fn records(
+        &mut self,
+        stream: &StreamTarget,
+        now: Timestamp,
+    ) -> Result<Vec<(ShardId, Record)>, KinesisError> {
+        let stream = self.any_stream(stream, now)?;
+        let horizon = stream.horizon(now);
+        let mut all = Vec::new();
+        for shard in stream.shards.values_mut() {
+            shard.trim(horizon);
+            all.extend(shard.records().map(|record| (shard.id.clone(), record.clone())));
+        }
+        Ok(all)
+    }
+
     /// Reads records.
     ///
     /// # Errors

@@ -103,6 +103,11 @@ impl ShardState {
         self.children = children;
     }
 
+    /// The records that are still there.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
     /// Forgets the records that came before `horizon`.
     pub(crate) fn trim(&mut self, horizon: Timestamp) {
         while self.records.front().is_some_and(|record| record.arrival < horizon) {

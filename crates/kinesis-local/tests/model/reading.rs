@@ -117,6 +117,28 @@ fn records_are_gone_after_the_retention_and_a_longer_one_does_not_bring_them_bac
 }
 
 #[test]
+fn a_look_at_all_records_is_no_read() {
+    let mut bench = Bench::with(Settings { limits: true, ..Default::default() }, 2);
+    let flights = StreamTarget::from("flights");
+    for key in [u128::MAX, 0, 0] {
+        let explicit_hash_key = Some(key.to_string());
+        bench
+            .put_entry(PutRecordsEntry { explicit_hash_key, ..PutRecordsEntry::new("key", "data") })
+            .unwrap();
+    }
+    for _ in 0..100 {
+        let all = bench.model.records(&flights, bench.now).unwrap();
+        let shards: Vec<_> = all.iter().map(|(shard, _)| shard.as_str()).collect();
+        assert_eq!(shards, [SHARD_0, SHARD_0, SHARD_1]);
+        assert!(all[0].1.sequence_number < all[1].1.sequence_number);
+    }
+    assert_eq!(bench.read(SHARD_0, TrimHorizon).records.len(), 2);
+    bench.pass(24 * HOUR + 1);
+    assert_eq!(bench.model.records(&flights, bench.now).unwrap(), []);
+    assert_eq!(code(bench.model.records(&"trains".into(), bench.now)), "ResourceNotFoundException");
+}
+
+#[test]
 fn an_iterator_whose_records_are_gone_goes_on_with_the_oldest() {
     let mut bench = Bench::with(
         Settings { iterator_lifetime: std::time::Duration::from_secs(1_000_000), ..Default::default() },

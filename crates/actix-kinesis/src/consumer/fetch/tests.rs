@@ -133,7 +133,7 @@ impl Reading {
             end: witness.clone().recipient(),
             conf: PollingConf { max_records, idle_time: IDLE },
             gauges: Arc::clone(&gauges),
-            notifier: Notifier::new(Some(witness.recipient())),
+            notifier: Notifier::new(Some(witness.recipient()), None),
             random: fastrand::Rng::with_seed(7),
         };
         let task = tokio::task::spawn_local(fetcher.run());

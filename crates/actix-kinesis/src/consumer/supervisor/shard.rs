@@ -53,6 +53,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Whether the table has the last checkpoint. A worker that has not ended may have more to tell.
+    pub(super) fn is_stored(&self) -> bool {
+        let newest = self.newest.borrow().clone().map(Checkpoint::At);
+        self.worker.is_none() && newest.is_none_or(|newest| newest <= *self.stored.borrow())
+    }
+
     /// How many events are delivered and not answered.
     pub(super) fn in_flight(&self) -> usize {
         usize::try_from(self.gauges.in_flight.get()).unwrap_or(usize::MAX)
@@ -276,14 +282,10 @@ impl Supervisor {
         }
         if let Some(processor) = processor {
             let (decision, cause) = (decision.clone(), cause.clone());
-            processor.failures.do_send(ConsumerWorkerFailure {
-                shard: shard.clone(),
-                events,
-                cause,
-                decision,
-            });
+            let failure = ConsumerWorkerFailure { shard: shard.clone(), events, cause, decision };
+            processor.tell_failure(failure, &self.parts.notifier);
             let reason = ShutdownReason::Failed;
-            processor.shutdowns.do_send(ConsumerShutdown { shard: shard.clone(), reason });
+            processor.tell_shutdown(ConsumerShutdown { shard: shard.clone(), reason }, &self.parts.notifier);
         }
         match decision {
             FailureDecision::RestartShard { after } => {

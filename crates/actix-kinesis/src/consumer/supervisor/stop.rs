@@ -153,9 +153,10 @@ impl Supervisor {
             report.not_released.push(shard.clone());
             if slot.worker.is_some() {
                 report.unsettled += slot.in_flight();
-                if !report.not_stored.contains(shard) {
-                    report.not_stored.push(shard.clone());
-                }
+            }
+            // Storing may still be under way.
+            if !slot.is_stored() && !report.not_stored.contains(shard) {
+                report.not_stored.push(shard.clone());
             }
         }
         for shard in self.slots.keys().cloned().collect::<Vec<_>>() {
