@@ -33,15 +33,28 @@ install_python() {
     fi
 }
 
+install_javascript() {
+    # Before it fails with an error that tells less.
+    [[ ! -x $(command -v node) || $(node --version) =~ ^v[2-9][0-9] ]] || { echo "node is older than 20"; return; }
+    install_from_npm javascript @aws-sdk/client-kinesis@3.1143.0 @aws-sdk/client-dynamodb@3.1143.0
+}
+
 install_kinesis_mock() {
-    [[ -x $(command -v node) && -x $(command -v npm) ]] || { echo "there is no node with npm"; return; }
     unshare --map-root-user --net ip link set lo up >&2 ||
         { echo "kinesis-mock listens on all interfaces, and a network of its own cannot be made"; return; }
-    local folder="$IT_CACHE/kinesis-mock"
-    if [[ ! -e $folder/installed ]]; then
-        npm install --silent --no-audit --no-fund --prefix "$folder" kinesis-local@0.6.2 >&2 ||
-            { echo "kinesis-mock could not be installed"; return; }
-        touch "$folder/installed"
+    install_from_npm kinesis-mock kinesis-local@0.6.2
+}
+
+# Installs packages into a folder of the cache; other versions replace those that are there.
+install_from_npm() {
+    local folder="$IT_CACHE/$1"
+    shift
+    [[ -x $(command -v node) && -x $(command -v npm) ]] || { echo "there is no node with npm"; return; }
+    if [[ ! -e $folder/installed || $(<"$folder/installed") != "$*" ]]; then
+        rm -rf "$folder"
+        npm install --silent --no-audit --no-fund --prefix "$folder" "$@" >&2 ||
+            { echo "$* could not be installed"; return; }
+        echo "$*" >"$folder/installed"
     fi
 }
 

@@ -1,8 +1,14 @@
 import java.net.URI;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
 import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
 import software.amazon.awssdk.awscore.client.builder.AwsClientBuilder;
+import software.amazon.awssdk.core.interceptor.Context;
+import software.amazon.awssdk.core.interceptor.ExecutionAttributes;
+import software.amazon.awssdk.core.interceptor.ExecutionInterceptor;
+import software.amazon.awssdk.core.interceptor.SdkExecutionAttribute;
 import software.amazon.awssdk.http.Protocol;
 import software.amazon.awssdk.http.nio.netty.NettyNioAsyncHttpClient;
 import software.amazon.awssdk.regions.Region;
@@ -15,6 +21,8 @@ import software.amazon.kinesis.common.InitialPositionInStreamExtended;
 import software.amazon.kinesis.coordinator.Scheduler;
 import software.amazon.kinesis.metrics.NullMetricsFactory;
 import software.amazon.kinesis.processor.SingleStreamTracker;
+import software.amazon.kinesis.retrieval.RetrievalSpecificConfig;
+import software.amazon.kinesis.retrieval.fanout.FanOutConfig;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
 /**
@@ -25,10 +33,15 @@ public final class Reader {
     private static final String STREAM = System.getProperty("stream");
     private static final String KINESIS = System.getProperty("kinesis");
     private static final String DYNAMODB = System.getProperty("dynamodb");
+    /** Reads by subscriptions, over HTTP/2, instead of by polling over HTTP/1.1. */
+    private static final boolean FAN_OUT = Boolean.getBoolean("fanOut");
 
     public static void main(String[] arguments) throws Exception {
         KinesisAsyncClient kinesis = client(KinesisAsyncClient.builder(), KINESIS)
-                .httpClientBuilder(NettyNioAsyncHttpClient.builder().protocol(Protocol.HTTP1_1).maxConcurrency(100))
+                .httpClientBuilder(NettyNioAsyncHttpClient.builder()
+                        .protocol(FAN_OUT ? Protocol.HTTP2 : Protocol.HTTP1_1)
+                        .maxConcurrency(100))
+                .overrideConfiguration(config -> config.addExecutionInterceptor(new Speech()))
                 .build();
         DynamoDbAsyncClient dynamodb = client(DynamoDbAsyncClient.builder(), DYNAMODB).build();
         // Without metrics nothing is sent to it.
@@ -54,8 +67,6 @@ public final class Reader {
         ConfigsBuilder configs = new ConfigsBuilder(
                 new SingleStreamTracker(STREAM, oldest), System.getProperty("table"), kinesis, dynamodb, cloudwatch,
                 System.getProperty("worker"), Processor::new);
-        PollingConfig polling = new PollingConfig(STREAM, kinesis).idleTimeBetweenReadsInMillis(250);
-        polling.usePollingConfigIdleTimeValue(true);
         return new Scheduler(
                 configs.checkpointConfig(),
                 Version.configure(configs.coordinatorConfig()
@@ -67,7 +78,31 @@ public final class Reader {
                 configs.lifecycleConfig(),
                 configs.metricsConfig().metricsFactory(new NullMetricsFactory()),
                 configs.processorConfig(),
-                configs.retrievalConfig().retrievalSpecificConfig(polling));
+                configs.retrievalConfig().retrievalSpecificConfig(FAN_OUT ? fanOut(kinesis) : polling(kinesis)));
+    }
+
+    private static RetrievalSpecificConfig polling(KinesisAsyncClient kinesis) {
+        PollingConfig polling = new PollingConfig(STREAM, kinesis).idleTimeBetweenReadsInMillis(250);
+        polling.usePollingConfigIdleTimeValue(true);
+        return polling;
+    }
+
+    private static RetrievalSpecificConfig fanOut(KinesisAsyncClient kinesis) {
+        return new FanOutConfig(kinesis).streamName(STREAM).applicationName(System.getProperty("table"));
+    }
+
+    /** Prints in which form each operation is called. */
+    private static final class Speech implements ExecutionInterceptor {
+        private final Set<String> told = ConcurrentHashMap.newKeySet();
+
+        @Override
+        public void beforeTransmission(Context.BeforeTransmission context, ExecutionAttributes attributes) {
+            String operation = attributes.getAttribute(SdkExecutionAttribute.OPERATION_NAME);
+            if (told.add(operation)) {
+                String form = context.httpRequest().firstMatchingHeader("Content-Type").orElse("");
+                Lines.print("calls", "operation", operation, "form", form);
+            }
+        }
     }
 
     private static void stop(Scheduler scheduler) {

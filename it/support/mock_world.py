@@ -7,19 +7,20 @@ import subprocess
 from botocore.exceptions import BotoCoreError
 
 from expect import wait_for
-from world import CACHE, LOGS, World, client, kinesis_local, world_at
+from local import CACHE, LOGS, client, kinesis_local
+from world import World, world_at
 
 PORT = 14_567
 
 
 @contextlib.contextmanager
 def mock_world(shards):
-    with kinesis_mock() as kinesis_url, kinesis_local(1) as (_, dynamodb_url):
+    with kinesis_mock() as kinesis_url, kinesis_local() as local:
         kinesis = client("kinesis", kinesis_url)
         wait_for("kinesis-mock", lambda: answers(kinesis))
         kinesis.create_stream(StreamName=World.stream, ShardCount=shards)
         kinesis.get_waiter("stream_exists").wait(StreamName=World.stream, WaiterConfig={"Delay": 1})
-        with world_at(kinesis_url, dynamodb_url) as world:
+        with world_at(kinesis_url, local.dynamodb) as world:
             yield world
 
 

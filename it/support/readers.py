@@ -4,12 +4,12 @@ import json
 import os
 import pathlib
 
+from local import CACHE
 from process import Process
 from records import Delivery
 
 FAILOVER_SECONDS = 3
 
-CACHE = pathlib.Path(os.environ["IT_CACHE"])
 HERE = pathlib.Path(__file__).parent.parent
 
 PROBE_CONFIG = """
@@ -26,7 +26,7 @@ kinesis {{
 }}
 """
 
-JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Daws.cborEnabled=false"]
+JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
 class Reader(Process):
@@ -59,7 +59,7 @@ def start_probe(world, number, hold_after=None, max_leases="null"):
     return Reader(name, [*command, "--policy", policy], files / "log", env)
 
 
-def start_java(world, number, hold_after=None):
+def start_java(world, number, hold_after=None, cbor=False, fan_out=False):
     name = f"java-{number}"
     kcl, client_version = os.environ["IT_KCL"], os.environ.get("IT_CLIENT_VERSION")
     settings = {
@@ -71,6 +71,8 @@ def start_java(world, number, hold_after=None):
         "failoverMillis": FAILOVER_SECONDS * 1000,
         "kinesis": world.kinesis_url,
         "dynamodb": world.dynamodb_url,
+        "aws.cborEnabled": str(cbor).lower(),
+        "fanOut": str(fan_out).lower(),
     }
     if client_version:
         settings["clientVersion"] = client_version

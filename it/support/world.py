@@ -1,23 +1,13 @@
 """A stream, a lease table and the consumers of a check."""
 
 import contextlib
-import os
-import pathlib
-import signal
-import subprocess
-import sys
 import time
-
-import boto3
-from botocore.config import Config
 
 import readers
 from expect import expect, wait_for
 from leases import START, LeaseTable
+from local import LOGS, client, kinesis_local
 from records import Delivery, Position, digest
-
-CACHE = pathlib.Path(os.environ["IT_CACHE"])
-LOGS = pathlib.Path(os.environ["IT_LOGS"])
 
 
 class World:
@@ -128,19 +118,12 @@ class World:
         self.leases.abandon()
 
 
-CONFIG = Config(retries={"max_attempts": 1}, connect_timeout=5, read_timeout=10)
-
-
-def client(service, url):
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-    return boto3.client(service, endpoint_url=url, config=CONFIG, **keys)
-
-
 @contextlib.contextmanager
 def local_world(shards):
     """Kinesis and DynamoDB of kinesis-local."""
-    with kinesis_local(shards) as (kinesis_url, dynamodb_url), world_at(kinesis_url, dynamodb_url) as world:
-        yield world
+    with kinesis_local("--stream", f"{World.stream}:{shards}") as local:
+        with world_at(local.kinesis, local.dynamodb) as world:
+            yield world
 
 
 @contextlib.contextmanager
@@ -152,23 +135,3 @@ def world_at(kinesis_url, dynamodb_url):
         world.leases.close()
     finally:
         world.close()
-
-
-@contextlib.contextmanager
-def kinesis_local(shards):
-    """The program, and the addresses that it prints."""
-    # So that a check that takes too long ends what it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    command = [CACHE / "bin/kinesis-local", "--stream", f"{World.stream}:{shards}"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        addresses = {}
-        for line in child.stdout:
-            name, _, value = line.partition(":")
-            addresses[name] = value.strip()
-            if name == "AWS CLI":
-                break
-        yield addresses["Kinesis"], addresses["DynamoDB"]
-    finally:
-        child.terminate()
-        child.wait()

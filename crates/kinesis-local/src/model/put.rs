@@ -100,6 +100,9 @@ impl Kinesis {
         request: PutRecordRequest,
         now: Timestamp,
     ) -> Result<PutRecordResponse, KinesisError> {
+        let limits = self.settings.limits;
+        let stream = self.live_stream(&request.stream, now)?;
+        let key = check_entry(stream, &request.record, "")?;
         if let Some(number) = &request.sequence_number_for_ordering
             && SequenceParts::parse(number).is_none()
         {
@@ -107,9 +110,6 @@ impl Kinesis {
                 "SequenceNumberForOrdering is not a sequence number of this service.".to_owned(),
             ));
         }
-        let limits = self.settings.limits;
-        let stream = self.live_stream(&request.stream, now)?;
-        let key = check_entry(stream, &request.record, "")?;
         let place = put(stream, request.record, key, limits, now)?;
         let name = stream.name.clone();
         self.wake(&name, [&place]);

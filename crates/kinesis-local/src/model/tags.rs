@@ -155,7 +155,7 @@ fn check_keys(keys: &[String]) -> Result<(), KinesisError> {
         let rule = format!("Member must have length between 1 and {MAX_TAGS}");
         return Err(KinesisError::constraint(format_args!("[{} keys]", keys.len()), "tagKeys", &rule));
     }
-    keys.iter().try_for_each(|key| check_key(key))
+    keys.iter().try_for_each(|key| check_key(key, "tagKeys", "Member"))
 }
 
 /// Checks tags that a request wants to add; none is fine.
@@ -165,9 +165,10 @@ pub(crate) fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), KinesisE
         return Err(KinesisError::constraint(format_args!("[{} tags]", tags.len()), "tags", &rule));
     }
     for (key, value) in tags {
-        check_key(key)?;
+        check_key(key, "tags", "Map keys")?;
         if value.chars().count() > 256 {
-            let rule = "Member must have length less than or equal to 256";
+            let rule =
+                "Map value must satisfy constraint: [Member must have length less than or equal to 256]";
             return Err(KinesisError::constraint(value, "tags", rule));
         }
         let allowed =
@@ -188,9 +189,14 @@ pub(crate) fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), KinesisE
     Ok(())
 }
 
-fn check_key(key: &str) -> Result<(), KinesisError> {
+/// Checks a key that stands in `member`, as a member of a list or as one of a map's keys.
+fn check_key(key: &str, member: &str, part: &str) -> Result<(), KinesisError> {
     if (1..=128).contains(&key.chars().count()) {
         return Ok(());
     }
-    Err(KinesisError::constraint(key, "tagKeys", "Member must have length between 1 and 128"))
+    let rule = format!(
+        "{part} must satisfy constraint: [Member must have length less than or equal to 128, Member must \
+         have length greater than or equal to 1]"
+    );
+    Err(KinesisError::constraint(key, member, &rule))
 }

@@ -85,7 +85,8 @@ pub(crate) fn dispatch(
         }
         Operation::UpdateStreamRecordDistributionStrategy => {
             let distribution = required(p.distribution()?, "recordDistributionStrategy")?;
-            shared.model().update_stream_record_distribution_strategy(&p.target(), distribution, now)?;
+            let stream = p.target_by_arn()?;
+            shared.model().update_stream_record_distribution_strategy(&stream, distribution, now)?;
             Ok(answer::empty())
         }
         Operation::PutRecord => {
@@ -174,10 +175,11 @@ pub(crate) fn subscription(body: &[u8]) -> Result<SubscribeToShardRequest, Kines
     let mut p = Parameters::parse(body)?;
     let start = required(p.starting_position.take(), "startingPosition")?;
     let member = "startingPosition.type";
+    let kind = required(start.r#type, member)?;
     Ok(SubscribeToShardRequest {
         consumer_arn: required(p.consumer_arn, "consumerARN")?,
         shard_id: required(p.shard_id, "shardId")?.into(),
-        position: starting(&start.r#type, start.sequence_number, start.timestamp, member)?,
+        position: starting(&kind, start.sequence_number, start.timestamp, member)?,
     })
 }
 
@@ -217,11 +219,11 @@ fn starting(
 
 fn filter(p: &mut Parameters) -> Result<Option<ShardFilter>, KinesisError> {
     let Some(filter) = p.shard_filter.take() else { return Ok(None) };
-    let lacks = |what: &str| {
-        KinesisError::InvalidArgument(format!("A shard filter of type {} takes a {what}.", filter.r#type))
-    };
+    let kind = required(filter.r#type, "shardFilter.type")?;
+    let lacks =
+        |what: &str| KinesisError::InvalidArgument(format!("A shard filter of type {kind} takes a {what}."));
     let timestamp = || filter.timestamp.map(instant).ok_or_else(|| lacks("Timestamp"));
-    Ok(Some(match filter.r#type.as_str() {
+    Ok(Some(match kind.as_str() {
         "AFTER_SHARD_ID" => {
             let id = filter.shard_id.as_deref().ok_or_else(|| lacks("ShardId"))?;
             ShardFilter::AfterShardId(ShardId::new(id))

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use super::rules;
 use crate::model::{
     ConsumerTarget, KinesisError, PutRecordsEntry, RecordDistribution, StreamMode, StreamTarget, Timestamp,
 };
@@ -69,13 +70,13 @@ pub(crate) struct Parameters {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct StreamModeDetails {
-    stream_mode: String,
+    stream_mode: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ShardFilterParameter {
-    pub(crate) r#type: String,
+    pub(crate) r#type: Option<String>,
     pub(crate) shard_id: Option<String>,
     pub(crate) timestamp: Option<f64>,
 }
@@ -83,7 +84,7 @@ pub(crate) struct ShardFilterParameter {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct StartingPositionParameter {
-    pub(crate) r#type: String,
+    pub(crate) r#type: Option<String>,
     pub(crate) sequence_number: Option<String>,
     pub(crate) timestamp: Option<f64>,
 }
@@ -104,24 +105,39 @@ impl Parameters {
     /// Reads a request.
     ///
     /// # Errors
-    /// `SerializationException` for what is no JSON object, or has a member of the wrong type.
+    /// `SerializationException` for what is no JSON object, or has a member of the wrong type;
+    /// `ValidationException` for a text that breaks the rules of its form.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, KinesisError> {
         // Serde would also take an array for a struct.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(KinesisError::Serialization("The request is not a JSON object.".to_owned()));
         }
-        serde_json::from_slice(body).map_err(|error| {
+        let parameters = serde_json::from_slice(body).map_err(|error| {
             // The text of the error may show a piece of the request, hence of a payload.
             KinesisError::Serialization(format!(
                 "The request is not the JSON that the operation takes: line {}, column {}.",
                 error.line(),
                 error.column()
             ))
-        })
+        })?;
+        rules::check(&parameters)?;
+        Ok(parameters)
     }
 
     pub(crate) fn target(&mut self) -> StreamTarget {
         StreamTarget { name: self.stream_name.take(), arn: self.stream_arn.take() }
+    }
+
+    /// The stream of an operation that wants its ARN.
+    ///
+    /// # Errors
+    /// `ValidationException` without one.
+    pub(crate) fn target_by_arn(&mut self) -> Result<StreamTarget, KinesisError> {
+        let target = self.target();
+        match target.arn {
+            Some(_) => Ok(target),
+            None => Err(KinesisError::missing("streamARN")),
+        }
     }
 
     pub(crate) fn consumer(&mut self) -> ConsumerTarget {
@@ -133,8 +149,9 @@ impl Parameters {
     }
 
     pub(crate) fn mode(&self) -> Result<Option<StreamMode>, KinesisError> {
-        match self.stream_mode_details.as_ref().map(|details| details.stream_mode.as_str()) {
-            None => Ok(None),
+        let Some(details) = &self.stream_mode_details else { return Ok(None) };
+        match details.stream_mode.as_deref() {
+            None => Err(KinesisError::missing("streamModeDetails.streamMode")),
             Some("PROVISIONED") => Ok(Some(StreamMode::Provisioned)),
             Some("ON_DEMAND") => Ok(Some(StreamMode::OnDemand)),
             Some(other) => Err(not_in_enum(other, "streamModeDetails.streamMode", "PROVISIONED, ON_DEMAND")),

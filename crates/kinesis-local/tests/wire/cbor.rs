@@ -4,6 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
+use kinesis_local::model::RegisterStreamConsumerRequest;
+use serde_json::json;
 
 use super::raw::call;
 
@@ -91,4 +93,46 @@ async fn faults_strike_and_change_replies_in_cbor_as_well() {
     faults.add(Fault::on("ListShards").first_shards(0));
     let (_, reply) = post(&aws, "ListShards", list).await;
     assert!(contains(&reply, b"\x66Shards\x9f\xff"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn events_of_a_subscription_are_in_the_form_of_its_request() {
+    let aws = LocalAws::builder().stream("flights", 1).start().await.unwrap();
+    aws.put("flights", "a", b"\x00\xff\x10".to_vec()).unwrap();
+    let shard = "shardId-000000000000";
+    // So that the stream of events comes to an end.
+    aws.split("flights", shard).unwrap();
+    let consumer = |name: &str| {
+        let request = RegisterStreamConsumerRequest {
+            stream: "flights".into(),
+            consumer_name: name.to_owned(),
+            ..RegisterStreamConsumerRequest::default()
+        };
+        aws.with_model(|model, now| model.register_stream_consumer(request, now)).unwrap().consumer_arn
+    };
+    // The Java SDK subscribes in JSON, even if it says all else in CBOR.
+    let json = "application/x-amz-json-1.1";
+    let start = json!({"Type": "TRIM_HORIZON"});
+    let in_json = json!({"ConsumerARN": consumer("one"), "ShardId": shard, "StartingPosition": start});
+    let in_cbor = [
+        &b"\xbf"[..],
+        &[text("ConsumerARN"), text(&consumer("other")), text("ShardId"), text(shard)].concat(),
+        &[text("StartingPosition"), b"\xa1".to_vec(), text("Type"), text("TRIM_HORIZON")].concat(),
+        b"\xff",
+    ]
+    .concat();
+    for (form, request, opening, payload) in [
+        (json, in_json.to_string().into_bytes(), &b"{}"[..], &b"\"Data\":\"AP8Q\""[..]),
+        (CBOR, in_cbor, b"\xbf\xff", b"\x64Data\x43\x00\xff\x10"),
+    ] {
+        let target = "Kinesis_20131202.SubscribeToShard";
+        let reply = call(&aws.kinesis_url(), target, form, &request).await.unwrap();
+        assert!(reply.starts_with(b"HTTP/1.1 200 OK\r\n"), "{reply:?}");
+        assert!(contains(&reply, b"\r\ncontent-type: application/vnd.amazon.eventstream\r\n"), "{reply:?}");
+        let kind = [b"\x0d:content-type\x07\x00\x1a", form.as_bytes()].concat();
+        assert_eq!(reply.windows(kind.len()).filter(|window| *window == kind).count(), 2, "{reply:?}");
+        let opened = [b"\x0b:event-type\x07\x00\x10initial-response", &kind[..], opening].concat();
+        assert!(contains(&reply, &opened), "{reply:?}");
+        assert!(contains(&reply, payload), "{reply:?}");
+    }
 }

@@ -120,6 +120,80 @@ async fn missing_and_misfit_members_are_told_by_name() {
     }
 }
 
+#[tokio::test]
+async fn texts_that_break_the_rules_of_their_form_are_refused_before_all_else() {
+    let aws = LocalAws::start().await.unwrap();
+    let long = "0".repeat(513);
+    let iterator = format!(r#"{{"ShardIterator": "{long}"}}"#);
+    let arn = r#""StreamARN": "arn:aws:kinesis:us-east-1:000000000000:stream/flights""#;
+    let by_arn = |rest: &str| format!("{{{arn}, {rest}}}");
+    let at = |number: &str| {
+        by_arn(&format!(
+            r#""ShardId": "x", "ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": "{number}""#
+        ))
+    };
+    // There is no such stream, which would be the next thing to be told.
+    let cases = [
+        ("GetRecords", r#"{"ShardIterator": ""}"#.to_owned(), "shardIterator"),
+        ("GetRecords", iterator, "shardIterator"),
+        ("GetRecords", r#"{"StreamARN": "flights", "ShardIterator": "x"}"#.to_owned(), "streamARN"),
+        ("GetShardIterator", by_arn(r#""ShardId": "a b", "ShardIteratorType": "LATEST""#), "shardId"),
+        ("GetShardIterator", at("seven"), "startingSequenceNumber"),
+        ("GetShardIterator", at("07"), "startingSequenceNumber"),
+        ("GetShardIterator", at(&"1".repeat(130)), "startingSequenceNumber"),
+        ("PutRecord", by_arn(r#""SequenceNumberForOrdering": "x""#), "sequenceNumberForOrdering"),
+        ("SplitShard", by_arn(r#""ShardToSplit": """#), "shardToSplit"),
+        (
+            "MergeShards",
+            by_arn(r#""ShardToMerge": "a", "AdjacentShardToMerge": "?""#),
+            "adjacentShardToMerge",
+        ),
+        ("DescribeStream", by_arn(r#""ExclusiveStartShardId": """#), "exclusiveStartShardId"),
+        (
+            "ListShards",
+            by_arn(r#""ShardFilter": {"Type": "AFTER_SHARD_ID", "ShardId": "?"}"#),
+            "shardFilter.shardId",
+        ),
+        ("ListShards", by_arn(r#""ShardFilter": {"ShardId": "a"}"#), "shardFilter.type"),
+        ("ListShards", r#"{"NextToken": ""}"#.to_owned(), "nextToken"),
+        ("ListStreams", r#"{"ExclusiveStartStreamName": "a b"}"#.to_owned(), "exclusiveStartStreamName"),
+        ("ListTagsForStream", by_arn(r#""ExclusiveStartTagKey": """#), "exclusiveStartTagKey"),
+        ("ListTagsForResource", r#"{"ResourceARN": "flights"}"#.to_owned(), "resourceARN"),
+        (
+            "TagResource",
+            r#"{"ResourceARN": "flights/consumer/a:1", "Tags": {"a": ""}}"#.to_owned(),
+            "resourceARN",
+        ),
+        ("AddTagsToStream", by_arn(r#""Tags": {"": ""}"#), "'tags'"),
+        ("CreateStream", r#"{"StreamName": "flights", "ShardCount": 1, "Tags": {}}"#.to_owned(), "'tags'"),
+        ("UpdateStreamMode", by_arn(r#""StreamModeDetails": {}"#), "streamModeDetails.streamMode"),
+        (
+            "UpdateStreamMode",
+            r#"{"StreamName": "flights", "StreamModeDetails": {"StreamMode": "ON_DEMAND"}}"#.to_owned(),
+            "streamARN",
+        ),
+        (
+            "RegisterStreamConsumer",
+            r#"{"StreamName": "flights", "ConsumerName": "a"}"#.to_owned(),
+            "streamARN",
+        ),
+        ("ListStreamConsumers", r#"{"StreamName": "flights"}"#.to_owned(), "streamARN"),
+        (
+            "SubscribeToShard",
+            r#"{"ConsumerARN": "arn:aws:kinesis:us-east-1:000000000000:stream/flights/consumer/a:1",
+                "ShardId": "a", "StartingPosition": {}}"#
+                .to_owned(),
+            "startingPosition.type",
+        ),
+    ];
+    for (operation, body, word) in cases {
+        let reply = post(&aws, &format!("Kinesis_20131202.{operation}"), JSON, &body).await;
+        let told = reply.contains(r#""__type":"ValidationException""#) && reply.contains(word);
+        assert!(told, "{operation} {body}: {reply}");
+        assert!(!reply.contains(&long), "{reply}");
+    }
+}
+
 /// A call of each service whose reply has a body.
 fn reads(aws: &LocalAws) -> [(String, &'static str, &'static str); 2] {
     [

@@ -22,7 +22,7 @@ pub(super) fn manage(
     match operation {
         Operation::RegisterStreamConsumer => {
             let request = RegisterStreamConsumerRequest {
-                stream: p.target(),
+                stream: p.target_by_arn()?,
                 consumer_name: required(p.consumer_name, "consumerName")?,
                 tags: p.tags.unwrap_or_default(),
             };
@@ -39,7 +39,7 @@ pub(super) fn manage(
         }
         Operation::ListStreamConsumers => {
             let request = ListStreamConsumersRequest {
-                stream: p.target(),
+                stream: p.target_by_arn()?,
                 next_token: p.next_token,
                 max_results: count(p.max_results, "maxResults")?,
                 stream_created: p.stream_creation_timestamp.map(instant),
@@ -120,7 +120,7 @@ pub(super) fn manage(
         }
         Operation::UpdateStreamMode => {
             let mode = required(p.mode()?, "streamModeDetails")?;
-            shared.model().update_stream_mode(&p.target(), mode, now)?;
+            shared.model().update_stream_mode(&p.target_by_arn()?, mode, now)?;
             Ok(empty())
         }
         Operation::DescribeLimits => {
