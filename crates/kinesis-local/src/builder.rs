@@ -188,8 +188,7 @@ impl Builder {
         let store = match &self.data {
             None => dynoxide::Database::memory(),
             Some(directory) => {
-                let (journal, past) = Journal::open(directory)?;
-                shared.remember(journal, &past).map_err(StartError::Past)?;
+                shared.remember(Journal::open(directory)?)?;
                 dynoxide::Database::new(&directory.join("dynamodb.sqlite").to_string_lossy())
             }
         };

@@ -55,6 +55,6 @@ pub(crate) use form::many;
 pub use selector::{Selector, Service};
 pub use set::{FaultHandle, FaultId, FaultStatus, Faults};
 
-pub(crate) use call::Call;
+pub(crate) use call::{Call, Names};
 pub(crate) use plan::{After, Before, Plan};
 pub(crate) use set::FaultSet;

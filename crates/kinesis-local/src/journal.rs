@@ -5,19 +5,23 @@
 //! that was not finished is dropped.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::{Operation, Timestamp};
+use crate::model::{Operation, PutRecordsResponse, Timestamp};
 
 const FILE: &str = "kinesis.jsonl";
 
 /// The file, held against other processes.
 #[derive(Debug)]
-pub(crate) struct Journal(File);
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
 
 /// A call of the past.
 #[derive(Debug, Deserialize)]
@@ -36,32 +40,44 @@ impl Past {
 }
 
 impl Journal {
-    /// Opens the file in a directory, which is made if need be, and gives the calls in it.
+    /// Opens the file in a directory, which is made if need be.
     ///
     /// # Errors
-    /// When the system refuses, another process has the file, or there is something else in it.
-    pub(crate) fn open(directory: &Path) -> io::Result<(Self, Vec<Past>)> {
+    /// When the system refuses or another process has the file.
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         let path = directory.join(FILE);
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         file.try_lock().map_err(|_| {
             io::Error::new(io::ErrorKind::ResourceBusy, format!("another process uses {}", path.display()))
         })?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        text.truncate(end);
-        file.set_len(end as u64)?;
-        file.seek(io::SeekFrom::End(0))?;
-        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let calls = lines.zip(1..).map(|(line, number)| {
-            serde_json::from_slice(line).map_err(|error| {
-                let why = format!("line {number} of {} is no call: {error}", path.display());
-                io::Error::new(io::ErrorKind::InvalidData, why)
-            })
-        });
-        let calls = calls.collect::<io::Result<_>>()?;
-        Ok((Self(file), calls))
+        Ok(Self { file, path })
+    }
+
+    /// The calls in the file, to be read to the end before another is kept. One at a time is in memory, as the file
+    /// may be greater than what is left of it all.
+    ///
+    /// # Errors
+    /// When the system refuses, or there is something else in the file.
+    pub(crate) fn past(&self) -> impl Iterator<Item = io::Result<Past>> {
+        let mut lines = BufReader::new(&self.file);
+        let (mut line, mut number, mut end) = (Vec::new(), 0, 0);
+        std::iter::from_fn(move || {
+            line.clear();
+            match lines.read_until(b'\n', &mut line) {
+                Ok(0) => None,
+                Ok(length) if line.ends_with(b"\n") => {
+                    number += 1;
+                    end += length as u64;
+                    Some(serde_json::from_slice(&line).map_err(|error| {
+                        let why = format!("line {number} of {} is no call: {error}", self.path.display());
+                        io::Error::new(io::ErrorKind::InvalidData, why)
+                    }))
+                }
+                Ok(_) => self.file.set_len(end).err().map(Err),
+                Err(error) => Some(Err(error)),
+            }
+        })
     }
 
     /// Keeps a call whose request is JSON.
@@ -71,7 +87,7 @@ impl Journal {
         // A line break in JSON stands between values, never inside of one.
         line.extend(request.iter().map(|byte| if b"\r\n".contains(byte) { b' ' } else { *byte }));
         line.extend(b"}\n");
-        self.0.write_all(&line)
+        self.file.write_all(&line)
     }
 }
 
@@ -82,19 +98,15 @@ pub(crate) fn changes(operation: Operation) -> bool {
         && operation != Operation::SubscribeToShard
 }
 
-/// The part of a PutRecords request that was stored, by the reply; none if nothing was.
-pub(crate) fn stored(request: &[u8], reply: &str) -> Option<Vec<u8>> {
-    let reply: Value = serde_json::from_str(reply).ok()?;
-    if reply["FailedRecordCount"] == 0 {
-        return Some(request.to_vec());
+/// The part of a PutRecords request in JSON that was stored, by the reply; none if nothing was.
+pub(crate) fn stored(request: Bytes, reply: &PutRecordsResponse) -> Option<Bytes> {
+    if reply.failed_record_count() == 0 {
+        return Some(request);
     }
-    let mut request: Value = serde_json::from_slice(request).ok()?;
+    let mut request: Value = serde_json::from_slice(&request).ok()?;
     let records = request.get_mut("Records")?.as_array_mut()?;
-    let mut place = 0;
-    records.retain(|_| {
-        place += 1;
-        reply["Records"][place - 1].get("ErrorCode").is_none_or(Value::is_null)
-    });
+    let mut places = reply.records.iter();
+    records.retain(|_| places.next().is_some_and(Result::is_ok));
     let some = !records.is_empty();
-    some.then(|| request.to_string().into_bytes())
+    some.then(|| request.to_string().into())
 }

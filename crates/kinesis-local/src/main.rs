@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
+use kinesis_local::model::Settings;
 use kinesis_local::model::reshard::MAX_SHARDS;
 use tracing_subscriber::EnvFilter;
 
@@ -37,6 +38,9 @@ struct Arguments {
     /// A directory to keep streams and tables in; without it, everything is gone at the end
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Memory for the records of all streams, in MiB; when it is full, the oldest records of the biggest shards go
+    #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    max_memory: u32,
     /// Faults to set at the start: a JSON file with one fault or an array of faults
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -84,6 +88,8 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let mut builder =
         LocalAws::builder().kinesis_port(arguments.kinesis_port).dynamodb_port(arguments.dynamodb_port);
     builder = builder.host(arguments.host).seed(arguments.seed);
+    let max_stored_bytes = (arguments.max_memory as usize).saturating_mul(1 << 20);
+    builder = builder.settings(Settings { max_stored_bytes, ..Settings::default() });
     if let Some(port) = arguments.tls_port {
         builder = builder.tls_port(port);
     }

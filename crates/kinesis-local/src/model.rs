@@ -18,6 +18,8 @@
 //! | [`tags`] | tags of streams and consumers |
 //! | [`encryption`], [`monitoring`], [`policy`] | flags that are kept without effect |
 //! | [`limits`] | what is refused for coming too fast |
+//! | `log` | the records of a shard in memory |
+//! | `room` | the memory that records take, and what goes when it is full |
 //! | [`operation`] | the operations by name |
 //! | [`error`] | [`KinesisError`], by the service's names |
 
@@ -31,6 +33,7 @@ pub mod iterator;
 pub mod lifecycle;
 pub mod limits;
 pub mod list_shards;
+mod log;
 pub mod monitoring;
 mod opaque;
 pub mod operation;
@@ -40,6 +43,7 @@ pub mod read;
 pub mod record;
 pub mod reshard;
 mod resource;
+mod room;
 mod sequence;
 pub mod service;
 mod shard;

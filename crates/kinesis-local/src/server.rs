@@ -5,15 +5,17 @@
 //! |---|---|
 //! | [`transport`] | connections, in clear and under TLS |
 //! | [`tls`] | the certificate, and both services on one port |
-//! | [`body`] | bodies of replies: whole, cut off, in pieces |
+//! | [`body`] | bodies of requests, up to a limit, and of replies: whole, cut off, in pieces |
 //! | [`fate`] | how a call ends when faults have their hands in it |
 //! | [`kinesis`] | a call of Kinesis from its request to its reply |
 //! | [`form`] | JSON and CBOR, by content type |
 //! | [`cbor`] | from CBOR to JSON and back |
-//! | [`parameters`] | a request's JSON |
+//! | [`parameters`] | what a request says |
 //! | [`rules`] | the rules for its texts |
-//! | [`dispatch`](mod@dispatch) | from a request's JSON to the model and back |
-//! | [`answer`] | a reply's JSON |
+//! | [`dispatch`](mod@dispatch) | from a request to the model and back |
+//! | [`reply`] | what a call is answered with |
+//! | [`answer`] | the JSON of small replies |
+//! | [`writer`] | JSON and CBOR, member by member |
 //! | [`subscribe`] | SubscribeToShard, a reply that goes on |
 //! | [`frames`] | frames of an event stream |
 //! | [`dynamodb`] | a call of DynamoDB on its way to dynoxide |
@@ -32,10 +34,12 @@ mod form;
 mod frames;
 mod kinesis;
 mod parameters;
+mod reply;
 mod rules;
 mod subscribe;
 mod tls;
 mod transport;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,9 +48,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use hyper::header::HeaderName;
 use tokio::sync::Notify;
 
+use crate::builder::StartError;
 use crate::faults::FaultSet;
 use crate::journal::{self, Journal, Past};
 use crate::model::{Kinesis, KinesisError, Operation, SubscriptionId, Timestamp};
@@ -55,8 +61,13 @@ use calls::Calls;
 pub(crate) use dispatch::dispatch;
 pub(crate) use dynamodb::DynamoDb;
 pub(crate) use kinesis::KinesisWire;
+pub(crate) use parameters::Parameters;
+pub(crate) use reply::Reply;
 pub(crate) use tls::{BothWires, Certificate};
 pub(crate) use transport::serve;
+
+/// Milliseconds without an eviction after which the next is logged again.
+const EVICTION_STRETCH: u64 = 60_000;
 
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 
@@ -72,12 +83,20 @@ pub(crate) struct Shared {
     journal: Mutex<Option<Journal>>,
     /// The subscriptions that are served.
     watching: Mutex<BTreeMap<SubscriptionId, Arc<Notify>>>,
+    evictions: Mutex<Evictions>,
 }
 
-/// The model, held. What its work means for subscriptions is told when it is let go.
+/// What is known of records that went before their time.
+#[derive(Debug, Default)]
+struct Evictions {
+    records: u64,
+    last: Option<Timestamp>,
+}
+
+/// The model, held. What its work means for subscriptions and to the log is told when it is let go.
 pub(crate) struct Held<'a> {
     model: MutexGuard<'a, Kinesis>,
-    watching: &'a Mutex<BTreeMap<SubscriptionId, Arc<Notify>>>,
+    shared: &'a Shared,
 }
 
 impl Deref for Held<'_> {
@@ -98,8 +117,12 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         let woken = self.model.take_woken();
         if !woken.is_empty() {
-            let watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+            let watching = self.shared.watching.lock().unwrap_or_else(PoisonError::into_inner);
             woken.iter().filter_map(|id| watching.get(id)).for_each(|woken| woken.notify_one());
+        }
+        let evicted = self.model.evicted_records();
+        if evicted > 0 {
+            self.shared.tell_evicted(evicted, self.model.settings().max_stored_bytes);
         }
     }
 }
@@ -111,30 +134,36 @@ impl Shared {
         faults: FaultSet,
     ) -> Self {
         let (calls, requests) = (Calls::default(), AtomicU64::new(0));
-        let (journal, watching) = (Mutex::default(), Mutex::default());
-        Self { model: Mutex::new(model), clock, calls, faults, requests, journal, watching }
+        let (journal, watching, evictions) = Default::default();
+        Self { model: Mutex::new(model), clock, calls, faults, requests, journal, watching, evictions }
     }
 
     /// The model, held for one call that does not wait for anything.
     pub(crate) fn model(&self) -> Held<'_> {
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
-        Held { model, watching: &self.watching }
+        Held { model, shared: self }
     }
 
     /// Brings the past back and keeps what happens from now on. Limits do not hold for the past.
     ///
     /// # Errors
-    /// When a call of the past does not work any more.
-    pub(crate) fn remember(&self, journal: Journal, past: &[Past]) -> Result<(), String> {
+    /// When the past cannot be read, or a call of it does not work any more.
+    pub(crate) fn remember(&self, journal: Journal) -> Result<(), StartError> {
         let limits = std::mem::take(&mut self.model().settings.limits);
-        for call in past {
-            let (at, operation, request) =
-                call.call().ok_or_else(|| format!("this version does not know {call:?}"))?;
-            dispatch(self, operation, request.as_bytes(), at)
-                .map_err(|error| format!("{operation} at {at} does not work again: {error}"))?;
+        for call in journal.past() {
+            self.redo(&call?).map_err(StartError::Past)?;
         }
         self.model().settings.limits = limits;
         *self.journal() = Some(journal);
+        Ok(())
+    }
+
+    fn redo(&self, call: &Past) -> Result<(), String> {
+        let (at, operation, request) =
+            call.call().ok_or_else(|| format!("this version does not know {call:?}"))?;
+        Parameters::parse(request.as_bytes())
+            .and_then(|parameters| dispatch(self, operation, parameters, at))
+            .map_err(|error| format!("{operation} at {at} does not work again: {error}"))?;
         Ok(())
     }
 
@@ -152,22 +181,29 @@ impl Shared {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a call to the model, and keeps it if it is to be kept.
-    fn apply(&self, operation: Operation, body: &[u8]) -> Result<String, KinesisError> {
+    /// Applies a call to the model, and keeps it if it is to be kept. `json` gives the request in JSON.
+    fn apply(
+        &self,
+        operation: Operation,
+        parameters: Parameters,
+        json: impl FnOnce() -> Result<Bytes, KinesisError>,
+    ) -> Result<Reply, KinesisError> {
         if !journal::changes(operation) {
-            return dispatch(self, operation, body, self.now());
+            return dispatch(self, operation, parameters, self.now());
         }
         // Without a journal, calls need not wait for one another.
-        let mut journal = Some(self.journal()).filter(|journal| journal.is_some());
-        let now = self.now();
-        let reply = dispatch(self, operation, body, now)?;
-        if let Some(journal) = journal.as_deref_mut().and_then(Option::as_mut) {
-            let stored = match operation {
-                Operation::PutRecords => journal::stored(body, &reply),
-                _ => Some(body.to_vec()),
-            };
-            stored.map_or(Ok(()), |body| journal.keep(now, operation, &body)).map_err(not_kept)?;
-        }
+        let mut journal = self.journal();
+        let Some(journal) = journal.as_mut() else {
+            drop(journal);
+            return dispatch(self, operation, parameters, self.now());
+        };
+        let (now, json) = (self.now(), json()?);
+        let reply = dispatch(self, operation, parameters, now)?;
+        let stored = match &reply {
+            Reply::Places(places) => journal::stored(json, places),
+            _ => Some(json),
+        };
+        stored.map_or(Ok(()), |request| journal.keep(now, operation, &request)).map_err(not_kept)?;
         Ok(reply)
     }
 
@@ -185,6 +221,24 @@ impl Shared {
             journal.keep(now, operation, request().to_string().as_bytes()).map_err(not_kept)?;
         }
         Ok(result)
+    }
+
+    /// Logs that records went before their time: once for a stretch in which this happens again and again.
+    fn tell_evicted(&self, records: u64, bound: usize) {
+        let mut known = self.evictions.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.records == records {
+            return;
+        }
+        let now = self.now();
+        if known.last.is_none_or(|last| now.millis_since(last) > EVICTION_STRETCH) {
+            let records = records - known.records;
+            tracing::warn!(
+                bound,
+                records,
+                "memory is full: the oldest records go before their retention is over"
+            );
+        }
+        *known = Evictions { records, last: Some(now) };
     }
 
     /// Tells when a subscription may have news.

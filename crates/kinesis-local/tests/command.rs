@@ -122,3 +122,31 @@ fn what_is_in_the_directory_outlives_a_killed_process() {
         child.wait().unwrap();
     }
 }
+
+#[test]
+fn a_full_memory_is_told_once() {
+    let mut child = command(&["--stream", "flights:1", "--max-memory", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = lines.next().unwrap().unwrap().split("http://").nth(1).unwrap().to_owned();
+    let body =
+        format!(r#"{{"StreamName": "flights", "PartitionKey": "a", "Data": "{}"}}"#, "AAAA".repeat(100_000));
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let head = format!(
+            "POST / HTTP/1.0\r\nX-Amz-Target: Kinesis_20131202.PutRecord\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.contains("SequenceNumber"), "{reply}");
+    }
+    child.kill().unwrap();
+    let Output { stderr, .. } = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(stderr.matches("memory is full").count(), 1, "{stderr}");
+}

@@ -1,5 +1,7 @@
 //! What a request says about itself.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -23,19 +25,19 @@ pub(crate) struct Call {
 /// The members of Kinesis requests that name something.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Names {
-    stream_name: Option<String>,
+pub(crate) struct Names<'a> {
+    pub(crate) stream_name: Option<Cow<'a, str>>,
     #[serde(rename = "StreamARN")]
-    stream_arn: Option<String>,
+    pub(crate) stream_arn: Option<Cow<'a, str>>,
     #[serde(rename = "ConsumerARN")]
-    consumer_arn: Option<String>,
+    pub(crate) consumer_arn: Option<Cow<'a, str>>,
     #[serde(rename = "ResourceARN")]
-    resource_arn: Option<String>,
-    shard_id: Option<String>,
-    shard_to_split: Option<String>,
-    shard_to_merge: Option<String>,
-    adjacent_shard_to_merge: Option<String>,
-    shard_iterator: Option<String>,
+    pub(crate) resource_arn: Option<Cow<'a, str>>,
+    pub(crate) shard_id: Option<Cow<'a, str>>,
+    pub(crate) shard_to_split: Option<Cow<'a, str>>,
+    pub(crate) shard_to_merge: Option<Cow<'a, str>>,
+    pub(crate) adjacent_shard_to_merge: Option<Cow<'a, str>>,
+    pub(crate) shard_iterator: Option<Cow<'a, str>>,
 }
 
 /// The members of DynamoDB requests that name something.
@@ -66,14 +68,18 @@ impl Call {
 
     /// A call of Kinesis with its request in JSON. A request that cannot be read is about nothing.
     pub(crate) fn kinesis(operation: &str, body: &[u8]) -> Self {
-        let names: Names = serde_json::from_slice(body).unwrap_or_default();
+        Self::about(operation, serde_json::from_slice(body).unwrap_or_default())
+    }
+
+    /// A call of Kinesis with what its request names.
+    pub(crate) fn about(operation: &str, names: Names<'_>) -> Self {
         let mut call = Self::new(Service::Kinesis, operation);
         let arns = [names.stream_arn, names.consumer_arn, names.resource_arn];
         let in_arn = || arns.iter().flatten().find_map(|arn| stream_in_arn(arn));
-        call.stream = names.stream_name.clone().or_else(|| in_arn().map(str::to_owned));
+        call.stream = names.stream_name.as_deref().or_else(in_arn).map(str::to_owned);
         let shards =
             [names.shard_id, names.shard_to_split, names.shard_to_merge, names.adjacent_shard_to_merge];
-        call.shards.extend(shards.into_iter().flatten());
+        call.shards.extend(shards.into_iter().flatten().map(Cow::into_owned));
         if let Some(cursor) = names.shard_iterator.and_then(|text| Cursor::open(&text).ok()) {
             call.shards.push(format!("shardId-{:012}", cursor.shard));
             call.iterator_issued = Some(cursor.issued);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::action::Rewrite;
@@ -77,7 +78,7 @@ pub(super) struct FailedRecords(BTreeMap<usize, (String, String)>);
 #[derive(Debug)]
 pub(crate) struct Edited {
     /// What is left to serve, if anything.
-    pub(crate) request: Option<Vec<u8>>,
+    pub(crate) request: Option<Bytes>,
     failed: BTreeMap<usize, Value>,
 }
 
@@ -89,8 +90,12 @@ impl FailedRecords {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn take_out(&self, request: &[u8]) -> Option<Edited> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let mut request: Value = serde_json::from_slice(request).ok()?;
@@ -105,7 +110,7 @@ impl FailedRecords {
                 None => records.push(record),
             }
         }
-        let request = (!records.is_empty()).then(|| request.to_string().into_bytes());
+        let request = (!records.is_empty()).then(|| request.to_string().into());
         (!failed.is_empty()).then_some(Edited { request, failed })
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use crate::model::{ListStreamsRequest, Operation};
-use crate::server::{Shared, dispatch};
+use crate::server::{Parameters, Reply, Shared, dispatch};
 
 /// The shards of all streams as they were at one time, in the JSON of the reply.
 #[derive(Debug)]
@@ -59,9 +59,10 @@ fn shards_of(shared: &Shared, stream: &str) -> Vec<Value> {
     let mut request = serde_json::json!({ "StreamName": stream });
     let mut shards = Vec::new();
     loop {
-        let reply = dispatch(shared, Operation::ListShards, request.to_string().as_bytes(), shared.now());
-        let mut reply: Value =
-            reply.ok().and_then(|reply| serde_json::from_str(&reply).ok()).unwrap_or_default();
+        let parameters = Parameters::parse(request.to_string().as_bytes());
+        let reply = parameters.and_then(|p| dispatch(shared, Operation::ListShards, p, shared.now()));
+        let reply = reply.map(Reply::into_json).unwrap_or_default();
+        let mut reply: Value = serde_json::from_str(&reply).unwrap_or_default();
         shards.append(shards_in(&mut reply).unwrap_or(&mut Vec::new()));
         match reply["NextToken"].take() {
             Value::Null => return shards,

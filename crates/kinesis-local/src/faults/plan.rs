@@ -71,6 +71,11 @@ impl Plan {
         }
     }
 
+    /// Whether [`Plan::edit_request`] may do anything.
+    pub(crate) fn changes_request(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
     /// The request without what is to fail, unless nothing of it is.
     pub(crate) fn edit_request(&self, request: &[u8]) -> Option<Edited> {
         self.failed.take_out(request)

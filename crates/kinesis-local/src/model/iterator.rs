@@ -151,7 +151,5 @@ fn index_of(
     if parts.index >= shard.next_index() && !is_ending {
         return refuse(" because the shard has not come to it");
     }
-    let index = shard.index_of(&number);
-    let (page, _) = shard.page(index, 1, 0);
-    Ok((index, page.first().is_some_and(|record| record.sequence_number == number)))
+    Ok(shard.index_of(parts))
 }

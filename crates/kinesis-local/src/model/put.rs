@@ -1,6 +1,7 @@
 //! PutRecord and PutRecords.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use bytes::Bytes;
 use kinesis_record::{HashKey, SequenceNumber, ShardId};
@@ -102,7 +103,7 @@ impl Kinesis {
     ) -> Result<PutRecordResponse, KinesisError> {
         let limits = self.settings.limits;
         let stream = self.live_stream(&request.stream, now)?;
-        let key = check_entry(stream, &request.record, "")?;
+        let key = check_entry(stream, &request.record, format_args!(""))?;
         if let Some(number) = &request.sequence_number_for_ordering
             && SequenceParts::parse(number).is_none()
         {
@@ -110,6 +111,8 @@ impl Kinesis {
                 "SequenceNumberForOrdering is not a sequence number of this service.".to_owned(),
             ));
         }
+        self.make_room(std::iter::once(request.record.size()), now);
+        let stream = self.live_stream(&request.stream, now)?;
         let place = put(stream, request.record, key, limits, now)?;
         let name = stream.name.clone();
         self.wake(&name, [&place]);
@@ -155,7 +158,7 @@ impl Kinesis {
         let mut keys = Vec::with_capacity(records.len());
         let mut size = 0;
         for (index, record) in records.iter().enumerate() {
-            keys.push(check_entry(stream, record, &format!("records.{}.member.", index + 1))?);
+            keys.push(check_entry(stream, record, format_args!("records.{}.member.", index + 1))?);
             size += record.size();
         }
         if size > MAX_PUT_BYTES {
@@ -163,6 +166,8 @@ impl Kinesis {
                 "The records of a request may have {MAX_PUT_BYTES} bytes together, these have {size}."
             )));
         }
+        self.make_room(records.iter().map(PutRecordsEntry::size), now);
+        let stream = self.live_stream(&request.stream, now)?;
         let put_one = |(index, (record, key))| match failures.get(&index) {
             Some(error) => Err(error.clone()),
             None => put(stream, record, key, limits, now),
@@ -190,7 +195,7 @@ impl Kinesis {
 fn check_entry(
     stream: &Stream,
     entry: &PutRecordsEntry,
-    path: &str,
+    path: fmt::Arguments<'_>,
 ) -> Result<Option<HashKey>, KinesisError> {
     let characters = entry.partition_key.as_ref().map(|key| key.chars().count());
     if let Some(characters @ (0 | 257..)) = characters {
@@ -221,13 +226,13 @@ fn check_entry(
     match (&entry.partition_key, &entry.explicit_hash_key) {
         (None, _) => Err(KinesisError::missing(&format!("{path}partitionKey"))),
         (Some(key), None) => Ok(Some(HashKey::of_partition_key(key))),
-        (Some(_), Some(text)) => parse_hash_key(text, &format!("{path}explicitHashKey")).map(Some),
+        (Some(_), Some(text)) => parse_hash_key(text, format_args!("{path}explicitHashKey")).map(Some),
     }
 }
 
 /// Reads a hash key of a request: a text of the wrong form and a number that is too great are different
 /// errors.
-pub(crate) fn parse_hash_key(text: &str, member: &str) -> Result<HashKey, KinesisError> {
+pub(crate) fn parse_hash_key(text: &str, member: impl fmt::Display) -> Result<HashKey, KinesisError> {
     text.parse().map_err(|_| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         if digits && (1..=39).contains(&text.len()) && (text == "0" || !text.starts_with('0')) {
@@ -236,7 +241,7 @@ pub(crate) fn parse_hash_key(text: &str, member: &str) -> Result<HashKey, Kinesi
             ))
         } else {
             let rule = "Member must satisfy regular expression pattern: 0|([1-9]\\d{0,38})";
-            KinesisError::constraint(text, member, rule)
+            KinesisError::constraint(text, &member.to_string(), rule)
         }
     })
 }
@@ -261,6 +266,6 @@ fn put(
         return Err(stream.rate_exceeded(number));
     }
     shard.trim(horizon);
-    let sequence_number = shard.append(entry.partition_key.map(Into::into), entry.data, encryption, now);
+    let sequence_number = shard.append(entry.partition_key.as_deref(), &entry.data, encryption, now);
     Ok(PutRecordResponse { shard_id: shard.id.clone(), sequence_number, encryption })
 }

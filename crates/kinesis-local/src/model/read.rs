@@ -66,7 +66,7 @@ impl Kinesis {
         let mut all = Vec::new();
         for shard in stream.shards.values_mut() {
             shard.trim(horizon);
-            all.extend(shard.records().map(|record| (shard.id.clone(), record.clone())));
+            all.extend(shard.records().into_iter().map(|record| (shard.id.clone(), record)));
         }
         Ok(all)
     }

@@ -46,9 +46,19 @@ impl SequenceParts {
             | u128::from(shard) << 4
             | TAIL;
         let mut limbs = [high, (low >> 64) as u64, low as u64];
-        let (last, middle) = (take_chunk(&mut limbs), take_chunk(&mut limbs));
-        let first = limbs[2];
-        sequence_of_digits(&format!("{first}{middle:019}{last:019}"))
+        // The version makes it 56 digits: three chunks of 19, of which the first begins with a zero.
+        let mut digits = [b'0'; 57];
+        for end in [57, 38, 19] {
+            let mut chunk = take_chunk(&mut limbs);
+            for digit in digits[..end].iter_mut().rev().take(19) {
+                *digit += (chunk % 10) as u8;
+                chunk /= 10;
+            }
+        }
+        std::str::from_utf8(&digits[1..])
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_else(|| SequenceNumber::from(0))
     }
 
     /// The parts of `text`, unless it is nothing that [`SequenceParts::number`] could have written.
@@ -70,10 +80,6 @@ impl SequenceParts {
         };
         (parts.number().as_str() == text).then_some(parts)
     }
-}
-
-fn sequence_of_digits(digits: &str) -> SequenceNumber {
-    digits.parse().unwrap_or_else(|_| SequenceNumber::from(0))
 }
 
 /// Divides the number in `limbs` by 10^19 and gives the remainder.

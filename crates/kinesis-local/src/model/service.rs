@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::KinesisError;
 use super::limits::Rates;
+use super::room::Room;
 use super::stream::Stream;
 use super::subscription::Subscriptions;
 use super::target::StreamTarget;
@@ -42,6 +43,12 @@ pub struct Settings {
     /// Open shards that the provisioned streams of the account may have, which holds under limits. 20,000 by
     /// default.
     pub shard_limit: u32,
+    /// Bytes of memory that the stored records of all streams may take together, 1 GiB by default: their payloads
+    /// and partition keys and some 130 bytes for each record. When a put would exceed it, the oldest records of the
+    /// biggest shards go at once, some 1.5 % of all, as if their retention were over; small shards lose nothing to
+    /// big ones. [`Kinesis::evicted_records`] counts them. A single put is taken whatever its size. `usize::MAX` is
+    /// no bound.
+    pub max_stored_bytes: usize,
 }
 
 impl Default for Settings {
@@ -55,6 +62,7 @@ impl Default for Settings {
             subscription_lifetime: Duration::from_secs(300),
             limits: false,
             shard_limit: 20_000,
+            max_stored_bytes: 1 << 30,
         }
     }
 }
@@ -69,6 +77,7 @@ pub struct Kinesis {
     pub(crate) streams: BTreeMap<String, Stream>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) rates: Rates,
+    pub(crate) room: Room,
 }
 
 impl Kinesis {

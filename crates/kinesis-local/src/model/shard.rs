@@ -1,13 +1,12 @@
 //! One shard: its records and how it came to be.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::cmp::Ordering;
 
-use bytes::Bytes;
 use kinesis_record::{HashRange, SequenceNumber, Shard, ShardId};
 
 use super::encryption::EncryptionType;
 use super::limits::{ReadLimit, WriteLimit};
+use super::log::Log;
 use super::record::Record;
 use super::sequence::SequenceParts;
 use super::time::Timestamp;
@@ -29,7 +28,7 @@ pub(crate) struct ShardState {
     pub(crate) closed: Option<Closed>,
     pub(crate) writes: WriteLimit,
     pub(crate) reads: ReadLimit,
-    records: VecDeque<Record>,
+    log: Log,
     /// The index of the first record that is still there.
     first_index: u64,
 }
@@ -55,7 +54,7 @@ impl ShardState {
             closed: None,
             writes: WriteLimit::default(),
             reads: ReadLimit::default(),
-            records: VecDeque::new(),
+            log: Log::default(),
             first_index: 1,
         }
     }
@@ -66,7 +65,7 @@ impl ShardState {
 
     /// The index that the next record gets.
     pub(crate) fn next_index(&self) -> u64 {
-        self.first_index + self.records.len() as u64
+        self.first_index + self.log.records().len() as u64
     }
 
     fn number_at(&self, index: u64, at: Timestamp) -> SequenceNumber {
@@ -81,20 +80,14 @@ impl ShardState {
     /// Appends a record and gives its number.
     pub(crate) fn append(
         &mut self,
-        partition_key: Option<Arc<str>>,
-        data: Bytes,
+        partition_key: Option<&str>,
+        data: &[u8],
         encryption: EncryptionType,
         now: Timestamp,
     ) -> SequenceNumber {
-        let arrival = self.records.back().map_or(now, |last| last.arrival.max(now));
+        let arrival = self.log.records().back().map_or(now, |last| last.arrival.max(now));
         let sequence_number = self.number_at(self.next_index(), arrival);
-        self.records.push_back(Record {
-            sequence_number: sequence_number.clone(),
-            arrival,
-            partition_key,
-            data,
-            encryption,
-        });
+        self.log.push(partition_key, data, encryption, arrival);
         sequence_number
     }
 
@@ -103,17 +96,26 @@ impl ShardState {
         self.children = children;
     }
 
-    /// The records that are still there.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter()
+    /// All records that are still there.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        self.page(self.first_index, usize::MAX, usize::MAX).0
     }
 
     /// Forgets the records that came before `horizon`.
     pub(crate) fn trim(&mut self, horizon: Timestamp) {
-        while self.records.front().is_some_and(|record| record.arrival < horizon) {
-            self.records.pop_front();
-            self.first_index += 1;
-        }
+        self.first_index += self.log.forget_while(|_, oldest| oldest.arrival < horizon);
+    }
+
+    /// Forgets the oldest records until the others take at most `footprint` bytes of memory. Gives how many went.
+    pub(crate) fn shrink(&mut self, footprint: usize) -> u64 {
+        let gone = self.log.forget_while(|left, _| left > footprint);
+        self.first_index += gone;
+        gone
+    }
+
+    /// Bytes of memory that the records take.
+    pub(crate) fn footprint(&self) -> usize {
+        self.log.footprint()
     }
 
     /// The records from `index` on that are still there: at most `limit` of them and `bytes` bytes, but at
@@ -122,12 +124,21 @@ impl ShardState {
         let start = index.clamp(self.first_index, self.next_index());
         let skipped = (start - self.first_index) as usize;
         let mut size = 0;
-        let fit = self.records.range(skipped..).take(limit).take_while(|record| {
+        let fit = self.log.records().range(skipped..).take(limit).take_while(|record| {
             let first = size == 0;
             size += record.size().max(1);
             first || size <= bytes
         });
-        let records: Vec<Record> = fit.cloned().collect();
+        let records: Vec<Record> = fit
+            .zip(start..)
+            .map(|(record, index)| Record {
+                sequence_number: self.number_at(index, record.arrival),
+                arrival: record.arrival,
+                partition_key: record.partition_key(),
+                data: record.data(),
+                encryption: record.encryption,
+            })
+            .collect();
         let next = start + records.len() as u64;
         (records, next)
     }
@@ -135,19 +146,27 @@ impl ShardState {
     /// The index of the first record that came at `instant` or later, else the index behind the newest
     /// record.
     pub(crate) fn index_at(&self, instant: Timestamp) -> u64 {
-        self.first_index + self.records.partition_point(|record| record.arrival < instant) as u64
+        self.first_index + self.log.records().partition_point(|record| record.arrival < instant) as u64
     }
 
-    /// The index of the first record whose number is at least `number`, else the index behind the newest
-    /// record.
-    pub(crate) fn index_of(&self, number: &SequenceNumber) -> u64 {
-        self.first_index + self.records.partition_point(|record| record.sequence_number < *number) as u64
+    /// The index of the first record whose number is not below one of this shard's, and whether it is that very
+    /// number; else the index behind the newest record.
+    pub(crate) fn index_of(&self, number: SequenceParts) -> (u64, bool) {
+        let place = number.index.checked_sub(self.first_index).and_then(|place| usize::try_from(place).ok());
+        match place.map(|place| self.log.records().get(place)) {
+            None => (self.first_index, false),
+            Some(None) => (self.next_index(), false),
+            Some(Some(record)) => match record.arrival.as_secs().cmp(&number.second) {
+                Ordering::Less => (number.index + 1, false),
+                order => (number.index, order.is_eq()),
+            },
+        }
     }
 
     /// A number behind the record in front of `index` and before the one at it, for a reader that has come so
     /// far by `now`.
     pub(crate) fn number_before(&self, index: u64, now: Timestamp) -> SequenceNumber {
-        let last = self.records.back().map_or(now, |last| last.arrival.max(now));
+        let last = self.log.records().back().map_or(now, |last| last.arrival.max(now));
         self.number_at(index.saturating_sub(1), last)
     }
 

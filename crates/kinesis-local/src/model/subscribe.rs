@@ -29,6 +29,8 @@ pub const TAKEOVER_AFTER: Duration = Duration::from_secs(5);
 pub const MAX_EVENT_RECORDS: usize = 10_000;
 /// Bytes of payload and partition keys in one event, unless a single record has more: 2 MiB.
 pub const MAX_EVENT_BYTES: usize = 2 << 20;
+/// Subscriptions that run at the same time, of all consumers together.
+pub const MAX_SUBSCRIPTIONS: usize = 10_000;
 /// Bytes per second of one subscription, under limits: 2 MiB.
 const BYTES_PER_SECOND: u64 = 2 << 20;
 
@@ -89,7 +91,8 @@ impl Kinesis {
     /// # Errors
     /// `ResourceNotFoundException` without such a consumer or shard; `ResourceInUseException` while the
     /// consumer is not active, and within [`TAKEOVER_AFTER`] of its last subscription to the shard;
-    /// `InvalidArgumentException` for a position that the shard cannot have.
+    /// `InvalidArgumentException` for a position that the shard cannot have; `LimitExceededException` while
+    /// [`MAX_SUBSCRIPTIONS`] run.
     pub fn subscribe_to_shard(
         &mut self,
         request: SubscribeToShardRequest,
@@ -120,6 +123,11 @@ impl Kinesis {
             paced_until: Timestamp::default(),
             told_end: false,
         };
+        if self.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            return Err(KinesisError::LimitExceeded(format!(
+                "{MAX_SUBSCRIPTIONS} subscriptions run already, as many as there can be."
+            )));
+        }
         let id = self.subscriptions.add(subscription);
         let (stream, name) = self.consumer(&target, now)?;
         stream.consumer_mut(&name)?.subscribed.insert(number, (id, now));

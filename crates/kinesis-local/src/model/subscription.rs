@@ -93,6 +93,10 @@ impl Subscriptions {
         std::mem::take(&mut self.woken)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

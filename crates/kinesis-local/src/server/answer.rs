@@ -1,19 +1,11 @@
-//! A reply's JSON.
-//!
-//! Small replies go through `serde_json`. A page of records is written by hand into one buffer: its payloads
-//! are turned into base64 where they end up, and nothing is copied before.
+//! The JSON of small replies.
 
-use std::fmt::Write;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use kinesis_record::{HashRange, Shard};
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    ChildShard, DescribeStreamResponse, EncryptionType, GetRecordsResponse, KinesisError, ListShardsResponse,
-    ListStreamsResponse, PutRecordResponse, PutRecordsResponse, Record, StreamSummary, SubscribeToShardEvent,
-    Timestamp, UpdateShardCountResponse,
+    DescribeStreamResponse, EncryptionType, KinesisError, ListShardsResponse, ListStreamsResponse,
+    PutRecordResponse, StreamSummary, Timestamp, UpdateShardCountResponse,
 };
 
 /// The body of an error.
@@ -80,19 +72,6 @@ pub(super) fn put_record(response: &PutRecordResponse) -> String {
     encrypted(place, response.encryption).to_string()
 }
 
-pub(super) fn put_records(response: &PutRecordsResponse) -> String {
-    let records = response.records.iter().map(|record| match record {
-        Ok(place) => json!({
-            "ShardId": place.shard_id.as_str(),
-            "SequenceNumber": place.sequence_number.as_str(),
-        }),
-        Err(error) => json!({ "ErrorCode": error.code(), "ErrorMessage": error.message() }),
-    });
-    let records: Vec<Value> = records.collect();
-    let reply = json!({ "FailedRecordCount": response.failed_record_count(), "Records": records });
-    encrypted(reply, response.encryption).to_string()
-}
-
 /// As in the service, only what is encrypted says so.
 fn encrypted(mut reply: Value, encryption: EncryptionType) -> Value {
     if encryption == EncryptionType::Kms {
@@ -109,105 +88,6 @@ pub(super) fn update_shard_count(response: &UpdateShardCountResponse) -> String 
         "TargetShardCount": response.target_shard_count,
     })
     .to_string()
-}
-
-pub(super) fn get_records(response: &GetRecordsResponse) -> String {
-    let mut body = String::with_capacity(room(&response.records));
-    body.push('{');
-    write_records(&mut body, &response.records);
-    body.push_str(",\"NextShardIterator\":");
-    match &response.next_shard_iterator {
-        Some(iterator) => write_text(&mut body, iterator),
-        None => body.push_str("null"),
-    }
-    body.push_str(",\"MillisBehindLatest\":");
-    write_shown(&mut body, response.millis_behind_latest);
-    write_children(&mut body, &response.child_shards);
-    body.push('}');
-    body
-}
-
-/// The payload of an event of SubscribeToShard.
-pub(crate) fn subscribe_event(event: &SubscribeToShardEvent) -> String {
-    let mut body = String::with_capacity(room(&event.records));
-    body.push('{');
-    write_records(&mut body, &event.records);
-    if let Some(number) = &event.continuation_sequence_number {
-        body.push_str(",\"ContinuationSequenceNumber\":");
-        write_text(&mut body, number.as_str());
-    }
-    body.push_str(",\"MillisBehindLatest\":");
-    write_shown(&mut body, event.millis_behind_latest);
-    write_children(&mut body, &event.child_shards);
-    body.push('}');
-    body
-}
-
-/// What records need in a body, with what is around them.
-fn room(records: &[Record]) -> usize {
-    // A record has some 180 bytes around its partition key and payload.
-    records.iter().map(|record| 180 + record.size() * 4 / 3).sum::<usize>() + 1_024
-}
-
-fn write_records(body: &mut String, records: &[Record]) {
-    body.push_str("\"Records\":[");
-    for (index, record) in records.iter().enumerate() {
-        if index > 0 {
-            body.push(',');
-        }
-        write_record(body, record);
-    }
-    body.push(']');
-}
-
-fn write_children(body: &mut String, children: &[ChildShard]) {
-    if !children.is_empty() {
-        let children: Value = children.iter().map(child_shard).collect();
-        body.push_str(",\"ChildShards\":");
-        write_shown(body, children);
-    }
-}
-
-fn write_record(body: &mut String, record: &Record) {
-    body.push_str("{\"SequenceNumber\":\"");
-    body.push_str(record.sequence_number.as_str());
-    body.push_str("\",\"ApproximateArrivalTimestamp\":");
-    write_shown(body, record.arrival);
-    if let Some(key) = &record.partition_key {
-        body.push_str(",\"PartitionKey\":");
-        write_text(body, key);
-    }
-    body.push_str(",\"Data\":\"");
-    STANDARD.encode_string(&record.data, body);
-    body.push('"');
-    if record.encryption == EncryptionType::Kms {
-        body.push_str(",\"EncryptionType\":\"KMS\"");
-    }
-    body.push('}');
-}
-
-fn write_text(body: &mut String, text: &str) {
-    if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        write_shown(body, Value::from(text));
-    } else {
-        body.push('"');
-        body.push_str(text);
-        body.push('"');
-    }
-}
-
-fn write_shown(body: &mut String, value: impl std::fmt::Display) {
-    // Writing to a string does not fail.
-    let _ = write!(body, "{value}");
-}
-
-fn child_shard(child: &ChildShard) -> Value {
-    let parents: Vec<&str> = child.parent_shards.iter().map(|parent| parent.as_str()).collect();
-    json!({
-        "ShardId": child.shard_id.as_str(),
-        "ParentShards": parents,
-        "HashKeyRange": hash_key_range(child.hash_range),
-    })
 }
 
 fn shard(shard: &Shard) -> Value {

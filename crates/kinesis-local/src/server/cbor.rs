@@ -1,5 +1,5 @@
-//! The CBOR dialect of Kinesis, as the Java SDKs speak it, from and to the JSON that everything here is
-//! written in. The members are the same; only two kinds of values differ:
+//! The CBOR dialect of Kinesis, as the Java SDKs speak it, from and to JSON: for what faults and the journal see of a
+//! call, and for small replies. The members are the same; only two kinds of values differ:
 //!
 //! | | JSON | CBOR |
 //! |---|---|---|
@@ -22,7 +22,7 @@ const BLOBS: [&str; 1] = ["Data"];
 const INSTANTS: [&str; 4] =
     ["ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "StreamCreationTimestamp", "Timestamp"];
 /// Requests and replies are four deep.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 /// The tag of an instant.
 const EPOCH: u64 = 1;
 

@@ -1,4 +1,4 @@
-//! From a request's JSON to the model and back.
+//! From a request to the model and back.
 
 mod manage;
 
@@ -6,7 +6,8 @@ use kinesis_record::ShardId;
 
 use super::Shared;
 use super::answer;
-use super::parameters::{Parameters, count, instant, not_in_enum, required};
+use super::parameters::{Instant, Parameters, count, not_in_enum, required};
+use super::reply::Reply;
 use crate::model::{
     CreateStreamRequest, DescribeStreamRequest, GetRecordsRequest, GetShardIteratorRequest, KinesisError,
     ListShardsRequest, ListStreamsRequest, MergeShardsRequest, Operation, PutRecordRequest,
@@ -14,15 +15,40 @@ use crate::model::{
     UpdateShardCountRequest,
 };
 
-/// Does what a request asks for and gives the reply's JSON. The model is held only while it works, not while
-/// JSON is read or written.
+/// Does what a request asks for. The model is held only while it works, not while requests are read or replies
+/// written.
 pub(crate) fn dispatch(
     shared: &Shared,
     operation: Operation,
-    body: &[u8],
+    mut p: Parameters,
+    now: Timestamp,
+) -> Result<Reply, KinesisError> {
+    match operation {
+        Operation::PutRecords => {
+            let request = PutRecordsRequest { stream: p.target(), records: p.entries()? };
+            let response = shared.model().put_records(request, now)?;
+            Ok(Reply::Places(response))
+        }
+        Operation::GetRecords => {
+            let request = GetRecordsRequest {
+                stream: p.target(),
+                shard_iterator: required(p.shard_iterator, "shardIterator")?,
+                limit: count(p.limit, "limit")?,
+            };
+            let response = shared.model().get_records(request, now)?;
+            Ok(Reply::Page(response))
+        }
+        other => small(shared, other, p, now).map(Reply::Json),
+    }
+}
+
+/// As [`dispatch`], for the operations whose replies are small, in JSON.
+fn small(
+    shared: &Shared,
+    operation: Operation,
+    mut p: Parameters,
     now: Timestamp,
 ) -> Result<String, KinesisError> {
-    let mut p = Parameters::parse(body)?;
     match operation {
         Operation::CreateStream => {
             let request = CreateStreamRequest {
@@ -98,11 +124,6 @@ pub(crate) fn dispatch(
             let response = shared.model().put_record(request, now)?;
             Ok(answer::put_record(&response))
         }
-        Operation::PutRecords => {
-            let request = PutRecordsRequest { stream: p.target(), records: p.entries()? };
-            let response = shared.model().put_records(request, now)?;
-            Ok(answer::put_records(&response))
-        }
         Operation::GetShardIterator => {
             let request = GetShardIteratorRequest {
                 stream: p.target(),
@@ -112,15 +133,6 @@ pub(crate) fn dispatch(
             let iterator = shared.model().get_shard_iterator(request, now)?;
             Ok(answer::get_shard_iterator(&iterator))
         }
-        Operation::GetRecords => {
-            let request = GetRecordsRequest {
-                stream: p.target(),
-                shard_iterator: required(p.shard_iterator, "shardIterator")?,
-                limit: count(p.limit, "limit")?,
-            };
-            let response = shared.model().get_records(request, now)?;
-            Ok(answer::get_records(&response))
-        }
         Operation::ListShards => {
             let request = ListShardsRequest {
                 stream: p.target(),
@@ -128,7 +140,7 @@ pub(crate) fn dispatch(
                 next_token: p.next_token,
                 exclusive_start_shard_id: p.exclusive_start_shard_id.map(ShardId::from),
                 max_results: count(p.max_results, "maxResults")?,
-                stream_created: p.stream_creation_timestamp.map(instant),
+                stream_created: p.stream_creation_timestamp.map(|instant| instant.0),
             };
             let response = shared.model().list_shards(request, now)?;
             Ok(answer::list_shards(&response))
@@ -171,8 +183,7 @@ pub(crate) fn dispatch(
 }
 
 /// The request of SubscribeToShard, whose reply is no single text.
-pub(crate) fn subscription(body: &[u8]) -> Result<SubscribeToShardRequest, KinesisError> {
-    let mut p = Parameters::parse(body)?;
+pub(crate) fn subscription(mut p: Parameters) -> Result<SubscribeToShardRequest, KinesisError> {
     let start = required(p.starting_position.take(), "startingPosition")?;
     let member = "startingPosition.type";
     let kind = required(start.r#type, member)?;
@@ -193,7 +204,7 @@ fn position(p: &mut Parameters) -> Result<StartingPosition, KinesisError> {
 fn starting(
     kind: &str,
     number: Option<String>,
-    timestamp: Option<f64>,
+    timestamp: Option<Instant>,
     member: &str,
 ) -> Result<StartingPosition, KinesisError> {
     match (kind, number, timestamp) {
@@ -201,7 +212,7 @@ fn starting(
         ("LATEST", None, None) => Ok(StartingPosition::Latest),
         ("AT_SEQUENCE_NUMBER", Some(number), None) => Ok(StartingPosition::AtSequenceNumber(number)),
         ("AFTER_SEQUENCE_NUMBER", Some(number), None) => Ok(StartingPosition::AfterSequenceNumber(number)),
-        ("AT_TIMESTAMP", None, Some(seconds)) => Ok(StartingPosition::AtTimestamp(instant(seconds))),
+        ("AT_TIMESTAMP", None, Some(instant)) => Ok(StartingPosition::AtTimestamp(instant.0)),
         (
             "TRIM_HORIZON" | "LATEST" | "AT_SEQUENCE_NUMBER" | "AFTER_SEQUENCE_NUMBER" | "AT_TIMESTAMP",
             _,
@@ -222,7 +233,7 @@ fn filter(p: &mut Parameters) -> Result<Option<ShardFilter>, KinesisError> {
     let kind = required(filter.r#type, "shardFilter.type")?;
     let lacks =
         |what: &str| KinesisError::InvalidArgument(format!("A shard filter of type {kind} takes a {what}."));
-    let timestamp = || filter.timestamp.map(instant).ok_or_else(|| lacks("Timestamp"));
+    let timestamp = || filter.timestamp.map(|instant| instant.0).ok_or_else(|| lacks("Timestamp"));
     Ok(Some(match kind.as_str() {
         "AFTER_SHARD_ID" => {
             let id = filter.shard_id.as_deref().ok_or_else(|| lacks("ShardId"))?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::uri::{Authority, Scheme};
@@ -23,8 +23,8 @@ pub(crate) const TARGET_PREFIXES: [&str; 2] = ["DynamoDB_20120810.", "DynamoDBSt
 const CRC32: HeaderName = HeaderName::from_static("x-amz-crc32");
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
 
-/// Larger than what DynamoDB takes, which is for dynoxide to refuse.
-const MAX_BODY: usize = 32 << 20;
+/// The most that DynamoDB takes, of a batch or a transaction.
+const MAX_BODY: usize = 16 << 20;
 
 /// The way to dynoxide.
 #[derive(Debug, Clone)]
@@ -86,12 +86,11 @@ fn leave_out_hop(headers: &mut HeaderMap) {
 impl Handle for DynamoDb {
     async fn handle(self, request: Request<Incoming>, connection: Connection) -> Result<Response<Body>, Cut> {
         let (parts, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
+        let Ok(body) = body::read(body, MAX_BODY).await else {
             let mut response = Response::new(body::whole(Bytes::new()));
             *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
             return Ok(response);
         };
-        let body = body.to_bytes();
         let target = parts.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
         let operation = TARGET_PREFIXES.iter().find_map(|prefix| target.strip_prefix(prefix));
         let Some(operation) = operation else {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use super::cbor;
+use super::parameters::Parameters;
 use crate::model::KinesisError;
 
 /// How a client writes its request, and reads the reply.
@@ -32,14 +33,25 @@ impl Form {
         })
     }
 
-    /// A request in JSON.
+    /// What a request says.
     ///
     /// # Errors
     /// [`KinesisError::Serialization`] for what is not of the form.
-    pub(crate) fn read(self, body: Bytes) -> Result<Bytes, KinesisError> {
+    pub(crate) fn parse(self, body: &[u8]) -> Result<Parameters, KinesisError> {
         match self {
-            Self::Json => Ok(body),
-            Self::Cbor => match cbor::to_json(&body) {
+            Self::Json => Parameters::parse(body),
+            Self::Cbor => Parameters::parse_cbor(body),
+        }
+    }
+
+    /// A request in JSON.
+    ///
+    /// # Errors
+    /// As [`Form::parse`].
+    pub(crate) fn json(self, body: &Bytes) -> Result<Bytes, KinesisError> {
+        match self {
+            Self::Json => Ok(body.clone()),
+            Self::Cbor => match cbor::to_json(body) {
                 Ok(json) => Ok(json.into()),
                 Err(error) => Err(KinesisError::Serialization(error.to_string())),
             },

@@ -17,12 +17,12 @@ const TEXT: u8 = 7;
 
 /// Opens a stream; clients wait for it.
 pub(super) fn initial_response(form: Form) -> Bytes {
-    event("initial-response", form, "{}".to_owned())
+    event("initial-response", form, form.write("{}".to_owned()))
 }
 
-/// An event with its payload in JSON.
-pub(super) fn event(kind: &str, form: Form, json: String) -> Bytes {
-    frame("event", ":event-type", kind, form, json)
+/// An event with its payload, which is of the form.
+pub(super) fn event(kind: &str, form: Form, payload: Bytes) -> Bytes {
+    frame("event", ":event-type", kind, form, payload)
 }
 
 /// Ends a stream.
@@ -37,10 +37,10 @@ pub(super) fn refusal(refusal: &Refusal, form: Form) -> Bytes {
 
 fn exception(code: &str, message: &str, form: Form) -> Bytes {
     let json = serde_json::json!({ "message": message }).to_string();
-    frame("exception", ":exception-type", code, form, json)
+    frame("exception", ":exception-type", code, form, form.write(json))
 }
 
-fn frame(message: &str, kind: &str, name: &str, form: Form, json: String) -> Bytes {
+fn frame(message: &str, kind: &str, name: &str, form: Form, payload: Bytes) -> Bytes {
     let mut headers = BytesMut::new();
     let content_type = form.content_type();
     for (header, value) in [
@@ -55,7 +55,6 @@ fn frame(message: &str, kind: &str, name: &str, form: Form, json: String) -> Byt
         headers.put_u16(clipped(value.len()));
         headers.put_slice(value);
     }
-    let payload = form.write(json);
     let length = AROUND + headers.len() + payload.len();
     let mut frame = BytesMut::with_capacity(length);
     frame.put_u32(clipped(length));
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_frame_has_its_lengths_and_checksums() {
-        let frame = event("initial-response", Form::Json, "{}".to_owned());
+        let frame = event("initial-response", Form::Json, Bytes::from("{}"));
         let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
         let headers = b"\x0d:message-type\x07\x00\x05event\x0b:event-type\x07\x00\x10initial-response\x0d\
             :content-type\x07\x00\x1aapplication/x-amz-json-1.1";

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::body::{self, Body, Cut};
 use super::form::Form;
+use super::parameters::Parameters;
+use super::reply::Reply;
 use super::transport::{Connection, Handle};
 use super::{Shared, TARGET, answer, control, fate, subscribe};
 use crate::faults::{After, Call, Plan, Refusal};
@@ -21,39 +22,61 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.amazon.eventstream");
 
-/// A PutRecords call of 10 MiB has 14 MiB in base64, and its partition keys may be escaped.
-const MAX_BODY: usize = 32 << 20;
+/// The greatest PutRecords call has 10 MiB, which are 14 MiB in base64, and its partition keys may be escaped.
+const MAX_BODY: usize = 16 << 20;
 
 /// Kinesis behind a port, with the control endpoint beside it.
 #[derive(Debug, Clone)]
 pub(crate) struct KinesisWire(pub(crate) Arc<Shared>);
 
-/// A reply in JSON, before it is written in the client's form.
+/// A request that was read.
+struct Request {
+    form: Form,
+    body: Bytes,
+    parameters: Parameters,
+}
+
+impl Request {
+    fn read(form: Form, body: Bytes) -> Result<Self, KinesisError> {
+        let parameters = form.parse(&body)?;
+        Ok(Self { form, body, parameters })
+    }
+
+    fn json(&self) -> Result<Bytes, KinesisError> {
+        self.form.json(&self.body)
+    }
+}
+
+/// A reply before it is written in the client's form.
 struct Answer {
     status: StatusCode,
-    json: String,
+    reply: Reply,
 }
 
 impl Answer {
-    fn ok(json: String) -> Self {
-        Self { status: StatusCode::OK, json }
+    fn ok(reply: Reply) -> Self {
+        Self { status: StatusCode::OK, reply }
     }
 
     fn error(error: &KinesisError) -> Self {
-        Self { status: fate::status(error.status()), json: answer::error(error) }
+        Self { status: fate::status(error.status()), reply: Reply::Json(answer::error(error)) }
     }
 
     fn refusal(refusal: &Refusal) -> Self {
         let json = json!({ "__type": refusal.code, "message": refusal.message }).to_string();
-        Self { status: fate::status(refusal.status), json }
+        Self { status: fate::status(refusal.status), reply: Reply::Json(json) }
     }
 }
 
 impl Handle for KinesisWire {
-    async fn handle(self, request: Request<Incoming>, connection: Connection) -> Result<Response<Body>, Cut> {
+    async fn handle(
+        self,
+        request: hyper::Request<Incoming>,
+        connection: Connection,
+    ) -> Result<Response<Body>, Cut> {
         let shared = self.0;
         let (parts, body) = request.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.map(|body| body.to_bytes());
+        let body = body::read(body, MAX_BODY).await;
         if let Some(path) = control::path(&parts.uri) {
             return Ok(control::answer(&shared, &parts.method, path, &body.unwrap_or_default()));
         }
@@ -61,7 +84,7 @@ impl Handle for KinesisWire {
         let target = parts.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
         let operation = target.strip_prefix(TARGET_PREFIX).and_then(Operation::named);
         let finish = |answer: Answer| {
-            let mut response = Response::new(form.write(answer.json));
+            let mut response = Response::new(answer.reply.write(form));
             *response.status_mut() = answer.status;
             response.headers_mut().insert(CONTENT_TYPE, form.content_type());
             if let Ok(id) = HeaderValue::from_str(&shared.request_id()) {
@@ -74,8 +97,14 @@ impl Handle for KinesisWire {
             return Ok(finish(Answer::error(&error)).map(body::whole));
         };
         let body = body.map_err(|error| KinesisError::Serialization(error.to_string()));
-        let body = body.and_then(|body| form.read(body));
-        let call = Call::kinesis(operation.name(), body.as_deref().unwrap_or_default());
+        let request = body.clone().and_then(|body| Request::read(form, body));
+        let call = match &request {
+            Ok(request) => Call::about(operation.name(), request.parameters.names()),
+            Err(_) => {
+                let json = body.and_then(|body| form.json(&body)).unwrap_or_default();
+                Call::kinesis(operation.name(), &json)
+            }
+        };
         shared.calls.count(&call);
         let plan = shared.faults.plan(&call, shared.now());
         if let Some(refusal) = fate::before(&plan, &connection).await? {
@@ -83,22 +112,32 @@ impl Handle for KinesisWire {
         }
         if operation == Operation::SubscribeToShard {
             let lost = plan.after == Some(After::Lose);
-            let opened = body.and_then(|body| subscribe::open(&shared, &connection, form, call, plan, body));
+            let opened = request.and_then(|request| {
+                let request = (request.json()?, request.parameters);
+                subscribe::open(&shared, &connection, form, call, plan, request)
+            });
             if lost {
                 return Err(Cut);
             }
             return Ok(match opened {
                 Ok(events) => {
-                    let mut response = finish(Answer::ok(String::new())).map(|_| events);
+                    let mut response = finish(Answer::ok(Reply::empty())).map(|_| events);
                     response.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
                     response
                 }
                 Err(error) => finish(Answer::error(&error)).map(body::whole),
             });
         }
-        let mut answer = match body.and_then(|body| serve(&shared, operation, &call, &plan, &body)) {
-            Ok(json) => Answer::ok(json),
-            Err(error) => Answer::error(&error),
+        let size = request.as_ref().map_or(0, |request| request.body.len());
+        let mut answer = match request.and_then(|request| serve(&shared, operation, &call, &plan, request)) {
+            Ok(reply) => {
+                tracing::debug!(%operation, request = size, "served");
+                Answer::ok(reply)
+            }
+            Err(error) => {
+                tracing::debug!(%operation, request = size, code = error.code(), "refused");
+                Answer::error(&error)
+            }
         };
         if let Some(After::Refuse(refusal)) = &plan.after {
             answer = Answer::refusal(refusal);
@@ -113,31 +152,26 @@ fn serve(
     operation: Operation,
     call: &Call,
     plan: &Plan,
-    body: &Bytes,
-) -> Result<String, KinesisError> {
-    let edited = plan.edit_request(body);
-    let result = match &edited {
-        None => shared.apply(operation, body),
-        Some(edited) => match &edited.request {
-            Some(rest) => shared.apply(operation, rest),
-            None => Ok(String::new()),
-        },
+    request: Request,
+) -> Result<Reply, KinesisError> {
+    if !plan.changes_request() && !plan.changes_reply() {
+        let Request { form, body, parameters } = request;
+        return shared.apply(operation, parameters, || form.json(&body));
+    }
+    let json = request.json()?;
+    let edited = plan.edit_request(&json);
+    let reply = match edited.as_ref().map(|edited| &edited.request) {
+        None => shared.apply(operation, request.parameters, || Ok(json.clone()))?,
+        Some(None) => Reply::empty(),
+        Some(Some(rest)) => shared.apply(operation, Parameters::parse(rest)?, || Ok(rest.clone()))?,
     };
-    match &result {
-        Ok(reply) => tracing::debug!(%operation, request = body.len(), reply = reply.len(), "served"),
-        Err(error) => tracing::debug!(%operation, code = error.code(), "refused"),
-    }
-    let json = result?;
-    if edited.is_none() && !plan.changes_reply() {
-        return Ok(json);
-    }
-    let mut reply: Value = serde_json::from_str(&json).unwrap_or_default();
+    let mut reply: Value = serde_json::from_str(&reply.into_json()).unwrap_or_default();
     if let Some(edited) = edited {
         edited.put_back(&mut reply);
     }
-    plan.edit_reply(call, body, &mut reply, shared.now());
+    plan.edit_reply(call, &json, &mut reply, shared.now());
     Ok(match reply {
-        Value::Null => String::new(),
-        reply => reply.to_string(),
+        Value::Null => Reply::empty(),
+        reply => Reply::Json(reply.to_string()),
     })
 }

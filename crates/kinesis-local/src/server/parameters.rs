@@ -1,5 +1,6 @@
-//! A request's JSON.
+//! What a request says, in JSON or CBOR.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,7 +10,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use super::cbor::MAX_DEPTH;
 use super::rules;
+use crate::faults::Names;
 use crate::model::{
     ConsumerTarget, KinesisError, PutRecordsEntry, RecordDistribution, StreamMode, StreamTarget, Timestamp,
 };
@@ -39,7 +42,7 @@ pub(crate) struct Parameters {
     pub(crate) shard_id: Option<String>,
     pub(crate) shard_iterator_type: Option<String>,
     pub(crate) starting_sequence_number: Option<String>,
-    pub(crate) timestamp: Option<f64>,
+    pub(crate) timestamp: Option<Instant>,
     pub(crate) shard_iterator: Option<String>,
     pub(crate) shard_to_split: Option<String>,
     pub(crate) new_starting_hash_key: Option<String>,
@@ -51,7 +54,7 @@ pub(crate) struct Parameters {
     pub(crate) sequence_number_for_ordering: Option<String>,
     pub(crate) records: Option<Vec<RecordParameter>>,
     pub(crate) enforce_consumer_deletion: Option<bool>,
-    pub(crate) stream_creation_timestamp: Option<f64>,
+    pub(crate) stream_creation_timestamp: Option<Instant>,
     pub(crate) consumer_name: Option<String>,
     #[serde(rename = "ConsumerARN")]
     pub(crate) consumer_arn: Option<String>,
@@ -78,7 +81,7 @@ pub(crate) struct StreamModeDetails {
 pub(crate) struct ShardFilterParameter {
     pub(crate) r#type: Option<String>,
     pub(crate) shard_id: Option<String>,
-    pub(crate) timestamp: Option<f64>,
+    pub(crate) timestamp: Option<Instant>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,7 +89,7 @@ pub(crate) struct ShardFilterParameter {
 pub(crate) struct StartingPositionParameter {
     pub(crate) r#type: Option<String>,
     pub(crate) sequence_number: Option<String>,
-    pub(crate) timestamp: Option<f64>,
+    pub(crate) timestamp: Option<Instant>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -97,9 +100,14 @@ pub(crate) struct RecordParameter {
     explicit_hash_key: Option<String>,
 }
 
-/// Bytes, as base64 text.
+/// Bytes: base64 text in JSON, a byte string in CBOR.
 #[derive(Debug)]
 pub(crate) struct Blob(Bytes);
+
+/// An instant: seconds with a fraction in JSON, rounded to milliseconds, the finest there is; integer milliseconds
+/// in CBOR, under a tag or not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Instant(pub(crate) Timestamp);
 
 impl Parameters {
     /// Reads a request.
@@ -122,6 +130,41 @@ impl Parameters {
         })?;
         rules::check(&parameters)?;
         Ok(parameters)
+    }
+
+    /// Reads a request in CBOR.
+    ///
+    /// # Errors
+    /// `SerializationException` for what is no CBOR map, or has a member of the wrong type.
+    pub(crate) fn parse_cbor(mut body: &[u8]) -> Result<Self, KinesisError> {
+        match ciborium::de::from_reader_with_recursion_limit(&mut body, MAX_DEPTH) {
+            Ok(parameters) if body.is_empty() => {
+                rules::check(&parameters)?;
+                Ok(parameters)
+            }
+            // The text of an error may show a piece of the request, hence of a payload.
+            _ => Err(KinesisError::Serialization(
+                "The request is not the CBOR that the operation takes.".to_owned(),
+            )),
+        }
+    }
+
+    /// What the request names.
+    pub(crate) fn names(&self) -> Names<'_> {
+        fn borrowed(text: &Option<String>) -> Option<Cow<'_, str>> {
+            text.as_deref().map(Cow::Borrowed)
+        }
+        Names {
+            stream_name: borrowed(&self.stream_name),
+            stream_arn: borrowed(&self.stream_arn),
+            consumer_arn: borrowed(&self.consumer_arn),
+            resource_arn: borrowed(&self.resource_arn),
+            shard_id: borrowed(&self.shard_id),
+            shard_to_split: borrowed(&self.shard_to_split),
+            shard_to_merge: borrowed(&self.shard_to_merge),
+            adjacent_shard_to_merge: borrowed(&self.adjacent_shard_to_merge),
+            shard_iterator: borrowed(&self.shard_iterator),
+        }
     }
 
     pub(crate) fn target(&mut self) -> StreamTarget {
@@ -174,19 +217,19 @@ impl Parameters {
             partition_key: self.partition_key.take(),
             explicit_hash_key: self.explicit_hash_key.take(),
         };
-        record.entry("")
+        record.entry(format_args!(""))
     }
 
     /// The records of PutRecords.
     pub(crate) fn entries(&mut self) -> Result<Vec<PutRecordsEntry>, KinesisError> {
         let records = required(self.records.take(), "records")?;
         let numbered = records.into_iter().zip(1..);
-        numbered.map(|(record, number)| record.entry(&format!("records.{number}.member."))).collect()
+        numbered.map(|(record, number)| record.entry(format_args!("records.{number}.member."))).collect()
     }
 }
 
 impl RecordParameter {
-    fn entry(self, path: &str) -> Result<PutRecordsEntry, KinesisError> {
+    fn entry(self, path: fmt::Arguments<'_>) -> Result<PutRecordsEntry, KinesisError> {
         Ok(PutRecordsEntry {
             data: self.data.ok_or_else(|| KinesisError::missing(&format!("{path}data")))?.0,
             partition_key: self.partition_key,
@@ -215,30 +258,42 @@ pub(crate) fn count(value: Option<i64>, member: &str) -> Result<Option<u32>, Kin
     value.map(convert).transpose()
 }
 
-/// An instant, which the wire gives in seconds with a fraction. Rounded to milliseconds, the finest there is.
-pub(crate) fn instant(seconds: f64) -> Timestamp {
-    // A cast of a float saturates, and takes NaN for 0.
-    Timestamp::from_millis((seconds * 1_000.0).round() as u64)
-}
-
 pub(crate) fn not_in_enum(value: &str, member: &str, values: &str) -> KinesisError {
     KinesisError::constraint(value, member, &format!("Member must satisfy enum value set: [{values}]"))
 }
 
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Base64;
-        impl Visitor<'_> for Base64 {
+        struct Payload;
+        impl Visitor<'_> for Payload {
             type Value = Blob;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("base64 text")
+                f.write_str("a payload")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Blob, E> {
                 STANDARD.decode(text).map(|bytes| Blob(bytes.into())).map_err(E::custom)
             }
+
+            fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(bytes.into()))
+            }
         }
-        deserializer.deserialize_str(Base64)
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_str(Payload),
+            false => deserializer.deserialize_byte_buf(Payload),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let millis = match deserializer.is_human_readable() {
+            // A cast of a float saturates, and takes NaN for 0.
+            true => (f64::deserialize(deserializer)? * 1_000.0).round() as u64,
+            false => u64::deserialize(deserializer)?,
+        };
+        Ok(Self(Timestamp::from_millis(millis)))
     }
 }

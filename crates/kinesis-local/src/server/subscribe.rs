@@ -10,8 +10,10 @@ use tokio::sync::Notify;
 
 use super::body::{self, Body, Cut};
 use super::form::Form;
+use super::parameters::Parameters;
+use super::reply::Reply;
 use super::transport::Connection;
-use super::{Shared, answer, dispatch, frames};
+use super::{Shared, dispatch, frames};
 use crate::faults::{After, Call, Plan, Refusal};
 use crate::model::{KinesisError, NextEvent, SubscribeToShardEvent, SubscriptionEnd, SubscriptionId};
 
@@ -27,6 +29,7 @@ struct Subscription {
     form: Form,
     call: Call,
     plan: Plan,
+    /// In JSON.
     request: Bytes,
 }
 
@@ -37,7 +40,7 @@ enum Next {
     End,
 }
 
-/// Subscribes. What the plan does afterwards happens in the reply, unless all of it is to be lost.
+/// Subscribes, by the request in JSON and as it was read. What the plan does afterwards happens in the reply, unless all of it is to be lost.
 ///
 /// # Errors
 /// As `Kinesis::subscribe_to_shard`.
@@ -47,9 +50,9 @@ pub(super) fn open(
     form: Form,
     call: Call,
     plan: Plan,
-    request: Bytes,
+    (request, parameters): (Bytes, Parameters),
 ) -> Result<Body, KinesisError> {
-    let parsed = dispatch::subscription(&request)?;
+    let parsed = dispatch::subscription(parameters)?;
     let now = shared.now();
     let id = shared.model().subscribe_to_shard(parsed, now)?;
     let woken = shared.watch(id);
@@ -112,7 +115,7 @@ impl Subscription {
             let now = self.shared.now();
             let next = self.shared.model().next_event(self.id, now);
             let pause = match next {
-                NextEvent::Event(event) => return Ok(Next::Event(self.frame(&event))),
+                NextEvent::Event(event) => return Ok(Next::Event(self.frame(event))),
                 NextEvent::NotBefore(time) => Duration::from_millis(time.millis_since(now)),
                 NextEvent::Ended(SubscriptionEnd::Failed(error)) => {
                     return Ok(Next::Failure(frames::failure(&error, self.form)));
@@ -127,14 +130,14 @@ impl Subscription {
         }
     }
 
-    fn frame(&self, event: &SubscribeToShardEvent) -> Bytes {
-        let mut json = answer::subscribe_event(event);
+    fn frame(&self, event: SubscribeToShardEvent) -> Bytes {
+        let mut reply = Reply::Event(event);
         if self.plan.changes_reply() {
-            let mut reply: Value = serde_json::from_str(&json).unwrap_or_default();
-            self.plan.edit_reply(&self.call, &self.request, &mut reply, self.shared.now());
-            json = reply.to_string();
+            let mut json: Value = serde_json::from_str(&reply.into_json()).unwrap_or_default();
+            self.plan.edit_reply(&self.call, &self.request, &mut json, self.shared.now());
+            reply = Reply::Json(json.to_string());
         }
-        frames::event("SubscribeToShardEvent", self.form, json)
+        frames::event("SubscribeToShardEvent", self.form, reply.write(self.form))
     }
 }
 

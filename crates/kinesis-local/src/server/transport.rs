@@ -25,6 +25,8 @@ use super::body::{Body, Cut};
 
 /// Subscriptions and calls that one HTTP/2 connection may have at a time.
 const MAX_STREAMS: u32 = 1_000;
+/// Connections that one port has at a time. Others wait until one of these ends.
+const MAX_CONNECTIONS: usize = 2_000;
 /// How long to wait when the system has no socket to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -75,7 +77,7 @@ pub(crate) async fn serve(
         tokio::select! {
             told = stop.changed() => if told.is_err() { break },
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
                     let connection =
                         Connection { reset: Arc::new(AtomicBool::new(false)), stopped: stopped.clone() };

@@ -13,6 +13,7 @@ mod putting;
 mod radar;
 mod reading;
 mod retention;
+mod room;
 mod states;
 mod subscriptions;
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 use kinesis_local::model::StartingPosition::{
     AfterSequenceNumber, AtSequenceNumber, AtTimestamp, Latest, TrimHorizon,
 };
+use kinesis_local::model::subscribe::MAX_SUBSCRIPTIONS;
 use kinesis_local::model::{
     ConsumerTarget, NextEvent, PutRecordsEntry, PutRecordsRequest, Settings, ShardEnd, StreamTarget,
     SubscribeToShardEvent, SubscriptionEnd, Timestamp, UpdateShardCountRequest,
@@ -293,4 +294,17 @@ fn under_limits_a_subscription_gives_two_mebibytes_a_second() {
     }
     let took = radar.bench.now.millis_since(start);
     assert!((6_000..9_000).contains(&took), "{took} ms");
+}
+
+#[test]
+fn subscriptions_are_bounded_and_one_that_ends_makes_room_for_another() {
+    let shards = u32::try_from(MAX_SUBSCRIPTIONS).unwrap();
+    let mut radar = Radar::ready(shards);
+    let shard = |number: usize| format!("shardId-{number:012}");
+    let ids: Vec<_> =
+        (0..MAX_SUBSCRIPTIONS).map(|number| radar.subscribe(&shard(number), Latest).unwrap()).collect();
+    radar.arn = radar.bench.register("flights", "another").unwrap().consumer_arn;
+    assert_eq!(code(radar.subscribe(SHARD_0, Latest)), "LimitExceededException");
+    radar.bench.model.cancel_subscription(ids[7]);
+    radar.subscribe(SHARD_0, Latest).unwrap();
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
-use kinesis_local::model::RegisterStreamConsumerRequest;
+use kinesis_local::model::{
+    GetRecordsRequest, GetShardIteratorRequest, RegisterStreamConsumerRequest, StartingPosition,
+};
 use serde_json::json;
 
 use super::raw::call;
@@ -79,6 +81,48 @@ async fn what_is_not_cbor_is_a_serialization_error() {
         let (status, error) = post(&aws, "PutRecord", body).await;
         assert!(status == 400 && contains(&error, b"SerializationException"), "{body:?}: {error:?}");
     }
+}
+
+/// Puts two records, of which the second has an explicit hash key at the end of the range.
+const PUT_TWO: &[u8] = b"\xa2\x6aStreamName\x67flights\x67Records\x82\xbf\x64Data\x43\x00\xff\x10\
+    \x6cPartitionKey\x61a\xff\xa3\x64Data\x40\x6cPartitionKey\x61b\x6fExplicitHashKey\
+    \x78\x27340282366920938463463374607431768211455";
+
+#[tokio::test]
+async fn several_records_go_in_at_once_and_are_kept_for_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = || LocalAws::builder().stream("flights", 1).data(directory.path()).start();
+    let aws = start().await.unwrap();
+    let (status, reply) = post(&aws, "PutRecords", PUT_TWO).await;
+    assert_eq!(status, 200);
+    assert!(reply.starts_with(&[b"\xbf", &text("FailedRecordCount")[..], b"\0"].concat()), "{reply:?}");
+    let places = reply.windows(7).filter(|window| window == b"ShardId").count();
+    assert_eq!(places, 2);
+    aws.stop().await;
+
+    let aws = start().await.unwrap();
+    let records = aws.with_model(|model, now| {
+        let request = GetShardIteratorRequest {
+            stream: "flights".into(),
+            shard_id: "shardId-000000000000".into(),
+            position: StartingPosition::TrimHorizon,
+        };
+        let shard_iterator = model.get_shard_iterator(request, now).unwrap();
+        model.get_records(GetRecordsRequest { shard_iterator, ..Default::default() }, now).unwrap().records
+    });
+    let [first, second] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((&first.data[..], first.partition_key.as_deref()), (&b"\x00\xff\x10"[..], Some("a")));
+    assert_eq!((&second.data[..], second.partition_key.as_deref()), (&b""[..], Some("b")));
+}
+
+#[tokio::test]
+async fn a_fault_fails_records_of_a_call_in_cbor() {
+    let aws = LocalAws::builder().stream("flights", 1).start().await.unwrap();
+    aws.faults().add(Fault::on("PutRecords").fail_records([0]));
+    let (status, reply) = post(&aws, "PutRecords", PUT_TWO).await;
+    assert_eq!(status, 200);
+    assert!(contains(&reply, &[&text("FailedRecordCount")[..], b"\x01"].concat()), "{reply:?}");
+    assert!(contains(&reply, &text("ErrorCode")) && contains(&reply, &text("SequenceNumber")), "{reply:?}");
 }
 
 #[tokio::test]

@@ -237,3 +237,32 @@ async fn half_a_body_promises_the_whole() {
         assert!(head.contains(&format!("\r\ncontent-length: {}", whole.len())), "{head}");
     }
 }
+
+#[tokio::test]
+async fn a_request_that_says_it_is_too_long_is_refused_before_it_is_read() {
+    let aws = LocalAws::start().await.unwrap();
+    for (url, target, status) in [
+        (aws.kinesis_url(), "Kinesis_20131202.PutRecords", "400"),
+        (aws.dynamodb_url(), "DynamoDB_20120810.BatchWriteItem", "413"),
+    ] {
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: {target}\r\nContent-Length: {}\r\n\r\n",
+            (16 << 20) + 1
+        );
+        let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut reply = [0; 12];
+        stream.read_exact(&mut reply).await.unwrap();
+        assert_eq!(std::str::from_utf8(&reply).unwrap(), format!("HTTP/1.1 {status}"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_still_meets_the_faults_of_its_stream() {
+    let aws = LocalAws::start().await.unwrap();
+    let fault = aws.faults().add(Fault::on("PutRecord").stream("flights").throttle());
+    let body = r#"{"StreamName": "flights", "PartitionKey": "a", "Data": "%%%"}"#;
+    let reply = post(&aws, "Kinesis_20131202.PutRecord", JSON, body).await;
+    assert!(reply.contains("ProvisionedThroughputExceededException"), "{reply}");
+    assert_eq!(fault.fired(), 1);
+}

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::super::Shared;
 use super::super::answer::{empty, seconds};
-use super::super::parameters::{Parameters, count, instant, not_in_enum, required};
+use super::super::parameters::{Parameters, count, not_in_enum, required};
 use crate::model::{
     ConsumerDescription, EnhancedMonitoringResponse, KinesisError, ListStreamConsumersRequest,
     ListTagsForStreamRequest, Operation, RegisterStreamConsumerRequest, Timestamp,
 };
 
-/// As [`dispatch`](super::dispatch), for the operations that it leaves to this.
+/// As [`small`](super::small), for the operations that it leaves to this.
 pub(super) fn manage(
     shared: &Shared,
     operation: Operation,
@@ -42,7 +42,7 @@ pub(super) fn manage(
                 stream: p.target_by_arn()?,
                 next_token: p.next_token,
                 max_results: count(p.max_results, "maxResults")?,
-                stream_created: p.stream_creation_timestamp.map(instant),
+                stream_created: p.stream_creation_timestamp.map(|instant| instant.0),
             };
             let response = shared.model().list_stream_consumers(request, now)?;
             let consumers: Value =
