@@ -7,7 +7,8 @@ use std::time::Duration;
 use actix::{Actor, Arbiter, SyncArbiter, SyncContext};
 use actix_kinesis::config::FailurePolicy;
 use actix_kinesis::consumer::{
-    ConsumerError, ConsumerNotice, EventProcessed, EventProcessors, FailureCause, FailureDecision,
+    ConsumerError, ConsumerNotice, ConsumerShutdown, ConsumerWorkerFailure, EventProcessed, EventProcessors,
+    FailureCause, FailureDecision, ProcessEvent,
 };
 use kinesis_local::LocalAws;
 
@@ -374,5 +375,115 @@ async fn a_pool_of_threads_processes_events_and_survives_a_panic_of_one() {
     let pool = SyncArbiter::start(3, move || Blocking(recorder.clone(), Arc::clone(&panics)));
     let consumer = builder(quick_conf(&aws), pool).start().unwrap();
     notes.wait_for("all records", |noted| noted.deliveries.len() >= 20).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_processor_that_is_stuck_for_ever_is_told_of_and_replaced_while_the_other_shard_goes_on() {
+    let aws = local_aws(2).await;
+    let keys = keys_by_shard(&aws);
+    let [stuck, free] = [keys.first_key_value().unwrap(), keys.last_key_value().unwrap()];
+    aws.put(STREAM, stuck.1, "stuck").unwrap();
+    let notes = new_notes();
+    let (unblock, blocks) = std::sync::mpsc::channel::<()>();
+    let (blocks, is_first) = (Arc::new(std::sync::Mutex::new(blocks)), Arc::new(AtomicBool::new(true)));
+    let recorder = Recorder::answering(&notes, move |message| {
+        if message.event.payload() == "stuck" && is_first.swap(false, Ordering::SeqCst) {
+            let _ = blocks.lock().unwrap().recv();
+        }
+        EventProcessed::Processed
+    });
+    let processors = EventProcessors::per_shard({
+        let recorder = recorder.clone();
+        move |_| {
+            let recorder = recorder.clone();
+            Recorder::start_in_arbiter(&Arbiter::new().handle(), move |_| recorder)
+        }
+    });
+    let mut conf = quick_conf(&aws);
+    conf.worker.batch_timeout = Duration::from_secs(1);
+    conf.lease.failover_time = Duration::from_secs(60);
+    let consumer = builder(conf, processors).notices(recorder.start().recipient()).start().unwrap();
+    let mut put = 0;
+    let is_restart = |notice: &ConsumerNotice| {
+        matches!(notice, ConsumerNotice::ShardRestarts { shard, cause, .. }
+            if shard.as_str() == stuck.0 && cause.contains("not answered within 1s"))
+    };
+    eventually("the restart is told", async || {
+        aws.put(STREAM, free.1, put.to_string()).unwrap();
+        put += 1;
+        notes.now().notices.iter().any(is_restart)
+    })
+    .await;
+    let is_again = |delivery: &Delivery| delivery.payload == "stuck";
+    notes
+        .wait_for("the next processor and the other shard", |noted| {
+            noted.deliveries.iter().filter(|delivery| is_again(delivery)).count() >= 2
+                && noted.first_by_key().get(free.1.as_str()).is_some_and(|payloads| payloads.len() == put)
+        })
+        .await;
+    eventually("the stuck event is done with", async || {
+        let shards = consumer.status().shards;
+        shards.len() == 2 && shards.iter().all(|shard| shard.in_flight == 0 && shard.processed >= 1)
+    })
+    .await;
+    let shards = consumer.status().shards;
+    let of_stuck = shards.iter().find(|shard| shard.shard.as_str() == stuck.0).unwrap();
+    assert!(of_stuck.failed >= 2, "{of_stuck:?}");
+    assert!(consumer.stop().await.unwrap().is_clean());
+    unblock.send(()).unwrap();
+}
+
+/// Does its work on a thread for blocking calls.
+struct Offloading(Recorder, Arc<AtomicUsize>);
+
+impl Actor for Offloading {
+    type Context = actix::Context<Self>;
+}
+
+impl actix::Handler<ProcessEvent> for Offloading {
+    type Result = actix::ResponseFuture<EventProcessed>;
+
+    fn handle(&mut self, message: ProcessEvent, _: &mut Self::Context) -> Self::Result {
+        let (recorder, panics) = (self.0.clone(), Arc::clone(&self.1));
+        Box::pin(async move {
+            let work = tokio::task::spawn_blocking(move || {
+                if message.event.payload() == "3" && panics.fetch_add(1, Ordering::SeqCst) == 0 {
+                    panic!("a bug that shows once");
+                }
+                recorder.note(&message);
+            });
+            work.await.into()
+        })
+    }
+}
+
+impl actix::Handler<ConsumerWorkerFailure> for Offloading {
+    type Result = ();
+
+    fn handle(&mut self, _: ConsumerWorkerFailure, _: &mut Self::Context) {}
+}
+
+impl actix::Handler<ConsumerShutdown> for Offloading {
+    type Result = ();
+
+    fn handle(&mut self, _: ConsumerShutdown, _: &mut Self::Context) {}
+}
+
+#[actix::test]
+async fn a_panic_of_blocking_work_is_a_failed_event_and_costs_no_other() {
+    let aws = local_aws(1).await;
+    put_numbers(&aws, "key", 20);
+    let notes = new_notes();
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = Duration::from_secs(60);
+    let table = conf.table_name();
+    let processor = Offloading(Recorder::new(&notes), Arc::default());
+    let consumer = builder(conf, processor.start()).start().unwrap();
+    let noted = notes.wait_for("all records", |noted| noted.deliveries.len() == 20).await;
+    let last = noted.deliveries.iter().find(|delivery| delivery.payload == "19").unwrap();
+    checkpoint_reaches(&aws, &table, &last.sequence).await;
+    assert_eq!(noted.deliveries.iter().find(|delivery| delivery.payload == "3").unwrap().attempt, 2);
+    assert_eq!(consumer.status().shards[0].failed, 1);
     assert!(consumer.stop().await.unwrap().is_clean());
 }

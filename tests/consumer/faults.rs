@@ -447,3 +447,29 @@ async fn a_checkpoint_that_hangs_holds_up_no_delivery_and_loses_no_lease() {
     assert!(consumer.stop().await.unwrap().is_clean());
     assert_undisturbed(&notes.now(), &keys, 10);
 }
+
+#[actix::test]
+async fn twenty_consumers_find_their_shards_without_describing_the_stream() {
+    let aws = local_aws(2).await;
+    let keys = keys_by_shard(&aws);
+    put_numbers(&aws, &keys, 0..3);
+    let described = ["DescribeStream", "DescribeStreamSummary"]
+        .map(|call| aws.faults().add(Fault::on(call).error("LimitExceededException")));
+    let consumers = (0..20).map(|number| {
+        let notes = new_notes();
+        let mut conf = quick_conf(&aws);
+        conf.application_name = format!("application-{number}");
+        conf.lease.failover_time = MINUTE;
+        (start_noting(conf, &notes), notes)
+    });
+    let consumers: Vec<_> = consumers.collect();
+    for (_, notes) in &consumers {
+        notes.wait_for("all records", |noted| noted.deliveries.len() == 6).await;
+    }
+    let listed = aws.faults().add(Fault::on("ListShards"));
+    struck(&listed, 40).await;
+    for stopped in join_all(consumers.iter().map(|(consumer, _)| consumer.stop())).await {
+        assert!(stopped.unwrap().is_clean());
+    }
+    assert_eq!(described.map(|call| call.seen()), [0, 0]);
+}

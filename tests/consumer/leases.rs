@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use kinesis_local::LocalAws;
+use kinesis_local::faults::Fault;
 
 use crate::support::*;
 
@@ -133,6 +134,33 @@ async fn the_lease_of_a_dead_worker_is_taken_after_the_failover_time_behind_its_
     let row = rows(&aws, &table).await.remove(&shard_id(&aws, 0)).unwrap();
     assert!(number(&row, "leaseCounter").unwrap() > 7, "the counter goes on, never back");
     assert_eq!(text(&row, "somethingElse").as_deref(), Some("kept"));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_checkpoint_at_the_very_end_of_a_closed_shard_is_its_end_though_the_service_refuses_it() {
+    let aws = local_aws(1).await;
+    let parent = shard_id(&aws, 0);
+    (0..3).for_each(|number| drop(aws.put(STREAM, "key", number.to_string()).unwrap()));
+    let children = aws.split(STREAM, &parent).unwrap();
+    let keys = keys_by_shard(&aws);
+    children.iter().for_each(|child| drop(aws.put(STREAM, &keys[child.as_str()], "of a child").unwrap()));
+    let end = aws.shards(STREAM).unwrap()[0].ending_sequence.clone().unwrap();
+    let notes = new_notes();
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = MINUTE;
+    let table = conf.table_name();
+    create_table(&aws, &table).await;
+    seed(&aws, &table, &parent, None, 5, end.as_str()).await;
+    let refused =
+        aws.faults().add(Fault::on("GetShardIterator").shard(&parent).error("InvalidArgumentException"));
+    let consumer = start_noting(conf, &notes);
+    let noted = notes.wait_for("the children", |noted| noted.deliveries.len() == 2).await;
+    assert_eq!(noted.payloads(), ["of a child"; 2]);
+    assert_eq!(text(&rows(&aws, &table).await[&parent], "checkpoint").as_deref(), Some("SHARD_END"));
+    assert_eq!(refused.fired(), 1, "asked once is asked enough");
+    let is_gap = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::Gap { .. });
+    assert!(!noted.notices.iter().any(is_gap), "nothing is missing");
     assert!(consumer.stop().await.unwrap().is_clean());
 }
 

@@ -2,11 +2,14 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod credentials;
 mod delivery;
 mod failure;
 mod faults;
 mod leases;
 mod lifecycle;
+#[path = "../support/logs.rs"]
+mod logs;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod reshard;

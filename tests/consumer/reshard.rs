@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, ShutdownReason};
 use kinesis_local::LocalAws;
+use kinesis_local::faults::Fault;
 
 use crate::support::*;
 
@@ -134,24 +136,41 @@ async fn an_exhausted_shard_is_not_called_any_more() {
     aws.put(STREAM, "key", "last").unwrap();
     aws.split(STREAM, &parent).unwrap();
     let notes = new_notes();
-    let recorder = Recorder::new(&notes).start();
-    let conf = quick_conf(&aws);
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = Duration::from_secs(60);
     let table = conf.table_name();
-    let first =
-        builder(conf.clone(), recorder.clone()).notices(recorder.clone().recipient()).start().unwrap();
-    let is_started = |noted: &Noted| {
+    let first = start_noting(conf.clone(), &notes);
+    let started = |noted: &Noted| {
         let started = |notice: &&ConsumerNotice| matches!(notice, ConsumerNotice::ShardStarted { .. });
         noted.notices.iter().filter(started).count()
     };
-    notes.wait_for("both children", |noted| is_started(noted) == 3).await;
-    first.stop().await.unwrap();
+    notes.wait_for("both children", |noted| started(noted) == 3).await;
 
-    let second = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
-    let noted = notes.wait_for("the children again", |noted| is_started(noted) == 5).await;
-    second.stop().await.unwrap();
+    // The shard has left the stream, whoever asks for it.
+    let of_parent = ["GetShardIterator", "GetRecords"]
+        .map(|call| aws.faults().add(Fault::on(call).shard(&parent).error("ResourceNotFoundException")));
+    let children = open_shards(&aws);
+    let polls = async |times| {
+        let reads = children.iter().map(|child| aws.faults().add(Fault::on("GetRecords").shard(child)));
+        let lists = aws.faults().add(Fault::on("ListShards"));
+        for read in reads.collect::<Vec<_>>() {
+            struck(&read, times).await;
+        }
+        struck(&lists, 2).await;
+    };
+    polls(10).await;
+    assert!(first.stop().await.unwrap().is_clean());
+    let second = start_noting(conf, &notes);
+    notes.wait_for("the children again", |noted| started(noted) == 5).await;
+    polls(10).await;
+    assert!(second.stop().await.unwrap().is_clean());
 
+    assert_eq!(of_parent.map(|call| call.seen()), [0, 0]);
+    let noted = notes.now();
     assert_eq!(noted.payloads(), ["last"]);
-    let ended = noted.notices.iter().filter(|notice| matches!(notice, ConsumerNotice::ShardEnded { .. }));
-    assert_eq!(ended.count(), 1);
+    let is_told = |notice: &&ConsumerNotice| {
+        matches!(notice, ConsumerNotice::ShardEnded { .. } | ConsumerNotice::Gap { .. })
+    };
+    assert_eq!(noted.notices.iter().filter(is_told).count(), 1, "its end, once");
     assert_eq!(text(&rows(&aws, &table).await[&parent], "checkpoint").as_deref(), Some("SHARD_END"));
 }

@@ -35,9 +35,7 @@ pub(crate) async fn local_aws(shards: u32) -> LocalAws {
 }
 
 pub(crate) async fn start_aws(aws: kinesis_local::Builder) -> LocalAws {
-    // RUST_LOG=debug shows what a failing test did.
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+    crate::logs::install();
     aws.start().await.unwrap()
 }
 

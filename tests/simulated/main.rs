@@ -2,22 +2,31 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod answers;
 mod bounds;
 mod faults;
+#[path = "../support/logs.rs"]
+mod logs;
+mod panics;
 mod parting;
+mod positions;
 #[path = "../support/recorder.rs"]
 mod recorder;
+mod reshard;
+mod storms;
 mod time;
 mod world;
 
 use std::time::Duration;
 
+use actix::Actor;
 use actix_kinesis::config::ConsumerConf;
 use actix_kinesis::consumer::{EventProcessors, KinesisConsumer, Placement, World};
 
-use recorder::Notes;
+use recorder::{Notes, Recorder};
 use world::STREAM;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -32,6 +41,18 @@ fn conf() -> ConsumerConf {
 
 fn start(conf: ConsumerConf, world: World, processors: impl Into<EventProcessors>) -> KinesisConsumer {
     KinesisConsumer::builder(conf, processors)
+        .world(world)
+        .placement(Placement::CurrentThread)
+        .seed(1)
+        .start()
+        .unwrap()
+}
+
+/// A consumer whose processor also notes what happens to it.
+fn start_noting(conf: ConsumerConf, world: World, recorder: Recorder) -> KinesisConsumer {
+    let recorder = recorder.start();
+    KinesisConsumer::builder(conf, recorder.clone())
+        .notices(recorder.recipient())
         .world(world)
         .placement(Placement::CurrentThread)
         .seed(1)

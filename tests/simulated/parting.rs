@@ -1,17 +1,19 @@
 //! How leases and shards are let go.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::config::FailurePolicy;
-use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason};
+use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason, Stopped};
+use kinesis_record::ShardId;
 
 use super::world::{Fault, Place};
-use super::{conf, new_notes, pass, start};
-use crate::recorder::Recorder;
+use super::{HOUR, SECOND, conf, new_notes, pass, start};
+use crate::recorder::{Noted, Recorder};
 
-const SECOND: Duration = Duration::from_secs(1);
+const MILLIS: Duration = Duration::from_millis(1);
 
 /// Fails the calls of a kind from the `first` to the `last` after now, counted from 1.
 fn fail_some(
@@ -243,4 +245,166 @@ async fn a_lease_that_is_lost_while_the_consumer_stops_makes_no_clean_stop() {
     let stopped = consumer.stop_within(60 * SECOND).await.unwrap();
     assert_eq!(stopped.not_stored.len(), 1, "{stopped:?}");
     assert!(!stopped.is_clean());
+}
+
+/// What a stop under load said, which shards' last checkpoints are in fact not stored, and which leases not released.
+async fn stop_under_load(seed: u64, faults: &[Fault]) -> (Stopped, BTreeSet<ShardId>, BTreeSet<ShardId>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let place = Place::new(4);
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let mut conf = conf();
+    conf.checkpointer.interval = random.u32(1..4_000) * MILLIS;
+    conf.polling.idle_time = 200 * MILLIS;
+    let consumer = start(conf, world, Recorder::new(&notes).start());
+    let put = |count: usize| (0..count).for_each(|key| drop(place.put(&format!("key-{key}"), "x")));
+    for _ in 0..random.u32(5..40) {
+        put(8);
+        pass(random.u32(1..300) * MILLIS).await;
+    }
+    let (chance, faults) = (random.u32(0..10), faults.to_owned());
+    let mut of_network = random.fork();
+    network.fail(move |call| match call == "write" && of_network.u32(0..10) < chance {
+        true => faults[of_network.usize(..faults.len())],
+        false => Fault::None,
+    });
+    for _ in 0..random.u32(0..8) {
+        put(8);
+        pass(random.u32(1..300) * MILLIS).await;
+    }
+    let stopped = consumer.stop_within(random.u32(20..8_000) * MILLIS).await.unwrap();
+    let noted = notes.now();
+    let last = |noted: &Noted, shard: &ShardId| {
+        let last = noted.deliveries.iter().rfind(|delivery| delivery.shard == shard.as_str());
+        last.map_or("TRIM_HORIZON".to_owned(), |delivery| delivery.sequence.clone())
+    };
+    let rows = place.rows();
+    let not_stored = rows.values().filter(|row| row.checkpoint.text() != last(&noted, &row.shard));
+    let not_released = rows.values().filter(|row| row.owner.is_some());
+    let shards = |row: &kinesis_lease::Lease| row.shard.clone();
+    (stopped, not_stored.map(shards).collect(), not_released.map(shards).collect())
+}
+
+#[actix::test]
+async fn a_stop_under_load_is_clean_exactly_when_the_table_has_all_last_checkpoints() {
+    tokio::time::pause();
+    let mut clean = 0;
+    for seed in 0..100 {
+        let (stopped, not_stored, not_released) =
+            stop_under_load(seed, &[Fault::Throttled, Fault::RequestLost]).await;
+        let is_clean = not_stored.is_empty() && not_released.is_empty();
+        assert_eq!(stopped.is_clean(), is_clean, "{seed}: {stopped:?}, {not_stored:?}, {not_released:?}");
+        assert_eq!(stopped.unsettled, 0, "{seed}");
+        let told = stopped.not_stored.iter().cloned().collect();
+        assert!(not_stored.is_subset(&told), "{seed}: {not_stored:?} are not stored, told are {told:?}");
+        clean += u32::from(is_clean);
+    }
+    assert!((20..=95).contains(&clean), "{clean} of 100 stops were clean");
+}
+
+#[actix::test]
+async fn a_stop_whose_replies_are_lost_never_claims_what_is_not_stored() {
+    tokio::time::pause();
+    let mut clean = 0;
+    for seed in 0..100 {
+        let (stopped, not_stored, not_released) =
+            stop_under_load(seed, &[Fault::ReplyLost, Fault::RequestLost]).await;
+        if stopped.is_clean() {
+            clean += 1;
+            assert!(
+                not_stored.is_empty() && not_released.is_empty(),
+                "{seed}: {not_stored:?}, {not_released:?}"
+            );
+        }
+    }
+    assert!((10..=95).contains(&clean), "{clean} of 100 stops were clean");
+}
+
+#[actix::test]
+async fn a_stop_returns_at_once_before_the_start_is_complete_and_without_a_lease() {
+    tokio::time::pause();
+    for hung in
+        [None, Some("ensure"), Some("scan"), Some("create"), Some("ListShards"), Some("GetShardIterator")]
+    {
+        for after in [0, 1, 10, 100] {
+            let place = Place::new(2);
+            let (world, network) = place.connect();
+            network.fail(move |call| if Some(call) == hung { Fault::Hung } else { Fault::None });
+            let consumer = start(conf(), world, Recorder::new(&new_notes()).start());
+            pass(after * MILLIS).await;
+            let begin = tokio::time::Instant::now();
+            assert!(consumer.stop().await.unwrap().is_clean(), "{hung:?} hangs, stopped after {after} ms");
+            assert!(begin.elapsed() <= 2 * SECOND, "{hung:?} hangs, {after} ms: {:?}", begin.elapsed());
+        }
+    }
+    let place = Place::new(1);
+    let owner = start(conf(), place.connect().0, Recorder::new(&new_notes()).start());
+    pass(SECOND).await;
+    let idle = start(conf(), place.connect().0, Recorder::new(&new_notes()).start());
+    pass(30 * SECOND).await;
+    let begin = tokio::time::Instant::now();
+    assert!(idle.stop().await.unwrap().is_clean());
+    assert!(begin.elapsed() <= 2 * SECOND, "{:?}", begin.elapsed());
+    assert_eq!(owner.status().shards.len(), 1);
+    assert!(owner.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_stop_with_a_hundred_open_events_and_a_table_that_hangs_ends_at_its_deadline_and_counts_them() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    (0..1_000).for_each(|_| drop(place.put("key", "opens the window")));
+    (0..100).for_each(|number| drop(place.put("key", number.to_string())));
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let held: Arc<Mutex<Vec<EventHandle>>> = Arc::default();
+    let recorder = Recorder::answering(&notes, {
+        let held = Arc::clone(&held);
+        move |message| match message.event.payload() == "opens the window" {
+            true => EventProcessed::Processed,
+            false => {
+                held.lock().unwrap().push(message.answer_later());
+                EventProcessed::Later
+            }
+        }
+    });
+    let mut conf = conf();
+    conf.worker.batch_timeout = HOUR;
+    let consumer = start(conf, world, recorder.start());
+    notes.wait_for("all events", |noted| noted.deliveries.len() == 1_100).await;
+    network.fail(|call| if call == "write" { Fault::Hung } else { Fault::None });
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(5 * SECOND).await.unwrap();
+    assert!(begin.elapsed() <= 5 * SECOND + 100 * MILLIS, "{:?}", begin.elapsed());
+    assert_eq!(stopped.unsettled, 100);
+    assert!(!stopped.is_clean());
+}
+
+#[actix::test]
+async fn what_is_fetched_and_not_delivered_at_a_stop_comes_with_the_next_start_and_only_then() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    for number in 0..1_000 {
+        place.put("key", number.to_string());
+    }
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |message| {
+        let handle = message.answer_later();
+        actix::spawn(async move {
+            tokio::time::sleep(SECOND).await;
+            handle.answer(EventProcessed::Processed);
+        });
+        EventProcessed::Later
+    });
+    let first = start(conf(), place.connect().0, recorder.start());
+    notes.wait_for("the first events", |noted| noted.deliveries.len() >= 2).await;
+    let buffered = first.status().shards[0].buffered_bytes;
+    assert!(buffered >= 900 * 256, "{buffered} bytes are fetched ahead");
+    assert!(first.stop().await.unwrap().is_clean());
+    let delivered = notes.now().deliveries.len();
+    assert!(delivered < 100, "{delivered}");
+    let second = start(conf(), place.connect().0, Recorder::new(&notes).start());
+    let noted = notes.wait_for("all events", |noted| noted.deliveries.len() >= 1_000).await;
+    assert_eq!(noted.payloads(), (0..1_000).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert!(second.stop().await.unwrap().is_clean());
 }

@@ -16,10 +16,10 @@ use kinesis_lease::stream::{
 };
 use kinesis_local::model::{
     CreateStreamRequest, GetRecordsRequest, GetShardIteratorRequest, Kinesis, KinesisError,
-    ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, SplitShardRequest,
-    StartingPosition, Timestamp,
+    ListShardsRequest, MergeShardsRequest, PutRecordRequest, PutRecordsEntry, Settings, SplitShardRequest,
+    StartingPosition, Timestamp, UpdateShardCountRequest,
 };
-use kinesis_record::{Shard, ShardId};
+use kinesis_record::{Checkpoint, HashKey, SequenceNumber, Shard, ShardId};
 use tokio::time::Instant;
 
 pub(crate) const STREAM: &str = "orders";
@@ -31,13 +31,29 @@ pub(crate) struct Place {
     begin_millis: u64,
     kinesis: Arc<Mutex<Kinesis>>,
     rows: Arc<Mutex<BTreeMap<ShardId, Lease>>>,
+    /// The shards that iterators are for.
+    iterators: Arc<Mutex<BTreeMap<String, ShardId>>>,
 }
 
 impl Place {
     pub(crate) fn new(shards: u32) -> Self {
-        let begin_millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-        let (kinesis, rows) = (Arc::default(), Arc::default());
-        let place = Self { begin: Instant::now(), begin_millis, kinesis, rows };
+        Self::with(shards, Settings::default())
+    }
+
+    pub(crate) fn with(shards: u32, settings: Settings) -> Self {
+        Self::behind(shards, settings, Duration::ZERO)
+    }
+
+    /// A stream whose clock is so far behind that of the host.
+    pub(crate) fn behind(shards: u32, settings: Settings, behind: Duration) -> Self {
+        let host = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let place = Self {
+            begin: Instant::now(),
+            begin_millis: (host - behind).as_millis() as u64,
+            kinesis: Arc::new(Mutex::new(Kinesis::new(settings))),
+            rows: Arc::default(),
+            iterators: Arc::default(),
+        };
         let create = CreateStreamRequest {
             stream_name: STREAM.to_owned(),
             shard_count: Some(shards),
@@ -59,14 +75,62 @@ impl Place {
         self.rows.lock().unwrap()
     }
 
-    pub(crate) fn put(&self, key: &str, payload: impl Into<String>) {
+    /// The one row of a table that has one.
+    pub(crate) fn row(&self) -> Lease {
+        self.rows().values().next().unwrap().clone()
+    }
+
+    pub(crate) fn checkpoint(&self, shard: &ShardId) -> Option<String> {
+        self.rows().get(shard).map(|row| row.checkpoint.text().to_owned())
+    }
+
+    /// Makes the row of a shard as a worker of the past left it.
+    pub(crate) fn seed(&self, shard: &Shard, owner: Option<&str>, checkpoint: Checkpoint) {
+        let mut row = Lease::from(NewLease::new(shard.into(), checkpoint));
+        row.owner = owner.map(Into::into);
+        row.counter = 7;
+        self.rows().insert(row.shard.clone(), row);
+    }
+
+    /// Takes a lease away as another worker does.
+    pub(crate) fn steal(&self, shard: &ShardId) {
+        let mut rows = self.rows();
+        let row = rows.get_mut(shard).unwrap();
+        row.owner = Some("thief".into());
+        row.counter += 1;
+    }
+
+    /// A partition key whose records go to the shard.
+    pub(crate) fn key_of(&self, shard: &ShardId) -> String {
+        let shards = self.shards();
+        let range = shards.iter().find(|known| known.id == *shard).unwrap().hash_range;
+        let fits = |key: &String| range.contains(HashKey::of_partition_key(key));
+        (0..).map(|index| format!("key-{index}")).find(fits).unwrap()
+    }
+
+    pub(crate) fn open_shards(&self) -> Vec<Shard> {
+        let mut open: Vec<_> = self.shards().into_iter().filter(Shard::is_open).collect();
+        open.sort_by_key(|shard| shard.hash_range.start);
+        open
+    }
+
+    pub(crate) fn update_shard_count(&self, target_shard_count: u32) {
+        let request = UpdateShardCountRequest { stream: STREAM.into(), target_shard_count };
+        self.kinesis().update_shard_count(request, self.now()).unwrap();
+    }
+
+    pub(crate) fn delete_stream(&self) {
+        self.kinesis().delete_stream(&STREAM.into(), self.now()).unwrap();
+    }
+
+    pub(crate) fn put(&self, key: &str, payload: impl Into<String>) -> SequenceNumber {
         let payload = payload.into().into_bytes();
         let request = PutRecordRequest {
             stream: STREAM.into(),
             record: PutRecordsEntry::new(key, payload),
             sequence_number_for_ordering: None,
         };
-        self.kinesis().put_record(request, self.now()).unwrap();
+        self.kinesis().put_record(request, self.now()).unwrap().sequence_number
     }
 
     pub(crate) fn shards(&self) -> Vec<Shard> {
@@ -112,22 +176,49 @@ pub(crate) enum Fault {
     ReplyLost,
     /// It does not arrive.
     RequestLost,
+    /// It is not answered, which shows after the longest time that a call may take.
+    Hung,
+    /// It arrives so much later, when nobody waits for it any more. For writes to the table.
+    Late(Duration),
+    /// It is refused for missing permission or bad credentials.
+    Denied,
+    /// It is refused since the stream or the table does not exist.
+    Missing,
+    /// It is refused for the stream's encryption key.
+    Encryption,
+    /// It is refused for its arguments.
+    Invalid,
     /// The client panics.
     Panic,
 }
 
-type Rule = dyn FnMut(&str) -> Fault + Send;
+/// A call on its way.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    /// The shard that it is about.
+    pub(crate) shard: Option<ShardId>,
+    pub(crate) at: Instant,
+}
 
-/// A process's way to the services: counts calls, and lets them fail as told.
+type Rule = dyn FnMut(&str) -> Fault + Send;
+type Edit = dyn Fn(Vec<Shard>) -> Vec<Shard> + Send;
+
+/// A process's way to the services: notes calls, and lets them fail as told.
 #[derive(Clone)]
 pub(crate) struct Network {
-    calls: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
     rule: Arc<Mutex<Box<Rule>>>,
+    edit_list: Arc<Mutex<Box<Edit>>>,
 }
 
 impl Default for Network {
     fn default() -> Self {
-        Self { calls: Arc::default(), rule: Arc::new(Mutex::new(Box::new(|_| Fault::None))) }
+        Self {
+            calls: Arc::default(),
+            rule: Arc::new(Mutex::new(Box::new(|_| Fault::None))),
+            edit_list: Arc::new(Mutex::new(Box::new(|shards| shards))),
+        }
     }
 }
 
@@ -141,14 +232,37 @@ impl Network {
         self.fail(|_| Fault::None);
     }
 
+    /// From now on lists of shards are as `edit` makes them.
+    pub(crate) fn edit_list(&self, edit: impl Fn(Vec<Shard>) -> Vec<Shard> + Send + 'static) {
+        *self.edit_list.lock().unwrap() = Box::new(edit);
+    }
+
     pub(crate) fn calls(&self, name: &str) -> u64 {
-        self.calls.lock().unwrap().get(name).copied().unwrap_or(0)
+        self.all_calls().iter().filter(|call| call.name == name).count() as u64
+    }
+
+    pub(crate) fn all_calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// The calls since the last time, by their names.
+    pub(crate) fn take_calls(&self) -> BTreeMap<&'static str, usize> {
+        let mut by_name = BTreeMap::new();
+        for call in std::mem::take(&mut *self.calls.lock().unwrap()) {
+            *by_name.entry(call.name).or_default() += 1;
+        }
+        by_name
     }
 }
 
 /// How long a reply takes, and how long one that never comes is waited for.
 const LATENCY: Duration = Duration::from_millis(5);
 const TIME_OUT: Duration = Duration::from_secs(1);
+
+/// The same for a call that hangs, under the default settings: a call to the stream has `request-timeout`, one to the
+/// table a third of `failover-time`.
+const LONGEST_READ: Duration = Duration::from_secs(30);
+const LONGEST_WRITE: Duration = Duration::from_millis(3_333);
 
 #[derive(Clone)]
 struct Link {
@@ -163,15 +277,27 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    async fn call<T>(&self, name: &'static str, apply: impl FnOnce(&Place) -> T) -> Result<T, Fault> {
-        *self.network.calls.lock().unwrap().entry(name).or_default() += 1;
+    async fn call<T>(
+        &self,
+        (name, shard): Name<'_>,
+        apply: impl FnOnce(&Place) -> T,
+        longest: Duration,
+    ) -> Result<T, Fault> {
+        let call = Call { name, shard: shard.cloned(), at: Instant::now() };
         let fault = (self.network.rule.lock().unwrap())(name);
+        self.network.calls.lock().unwrap().push(call);
         tokio::time::sleep(LATENCY).await;
         match fault {
             Fault::None => return Ok(apply(&self.place)),
-            Fault::Throttled => return Err(fault),
+            Fault::Throttled | Fault::Denied | Fault::Missing | Fault::Encryption | Fault::Invalid => {
+                return Err(fault);
+            }
             Fault::ReplyLost => drop(apply(&self.place)),
-            Fault::RequestLost => {}
+            Fault::RequestLost | Fault::Late(_) => {}
+            Fault::Hung => {
+                tokio::time::sleep(longest).await;
+                return Err(fault);
+            }
             Fault::Panic => panic!("a bug in a client"),
         }
         tokio::time::sleep(TIME_OUT).await;
@@ -180,22 +306,21 @@ impl Link {
 
     async fn table<T>(
         &self,
-        name: &'static str,
+        name: Name<'_>,
         apply: impl FnOnce(&mut BTreeMap<ShardId, Lease>) -> T,
     ) -> Result<T, StoreError> {
-        self.call(name, |place| apply(&mut place.rows())).await.map_err(|fault| match fault {
-            Fault::Throttled => StoreError::Throttled(format!("{name}: throttled")),
-            _ => StoreError::Unknown(format!("{name}: timed out")),
-        })
+        to_store_error(name.0, self.call(name, |place| apply(&mut place.rows()), LONGEST_WRITE).await)
     }
 
     async fn stream<T>(
         &self,
-        name: &'static str,
+        name: Name<'_>,
         apply: impl FnOnce(&mut Kinesis, Timestamp) -> Result<T, KinesisError>,
     ) -> Result<T, StreamError> {
         let error = |kind, message: String| StreamError { kind, message };
-        match self.call(name, |place| apply(&mut place.kinesis(), place.now())).await {
+        let answer = self.call(name, |place| apply(&mut place.kinesis(), place.now()), LONGEST_READ).await;
+        let (name, _) = name;
+        match answer {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(refusal)) => Err(error(
                 match refusal {
@@ -206,10 +331,54 @@ impl Link {
                 },
                 refusal.to_string(),
             )),
-            Err(Fault::Throttled) => Err(error(StreamErrorKind::Throttled, format!("{name}: throttled"))),
-            Err(_) => Err(error(StreamErrorKind::Unavailable, format!("{name}: timed out"))),
+            Err(fault) => {
+                let kind = match fault {
+                    Fault::Throttled => StreamErrorKind::Throttled,
+                    Fault::Denied => StreamErrorKind::Denied,
+                    Fault::Missing => StreamErrorKind::NotFound,
+                    Fault::Encryption => StreamErrorKind::Encryption,
+                    Fault::Invalid => StreamErrorKind::InvalidArgument,
+                    _ => StreamErrorKind::Unavailable,
+                };
+                Err(error(kind, format!("{name}: {fault:?}")))
+            }
         }
     }
+
+    fn shard_of(&self, iterator: &ShardIterator) -> Option<ShardId> {
+        self.place.iterators.lock().unwrap().get(&iterator.0).cloned()
+    }
+
+    /// Applies a write after a while, whoever waits for it.
+    fn write_later(&self, write: LeaseWrite, after: Duration) {
+        let place = self.place.clone();
+        actix::spawn(async move {
+            tokio::time::sleep(after).await;
+            apply_write(&mut place.rows(), &write);
+        });
+    }
+}
+
+/// The name of a call, and the shard that it is about.
+type Name<'a> = (&'static str, Option<&'a ShardId>);
+
+fn to_store_error<T>(name: &str, answer: Result<T, Fault>) -> Result<T, StoreError> {
+    answer.map_err(|fault| match fault {
+        Fault::Throttled => StoreError::Throttled(format!("{name}: throttled")),
+        Fault::Missing => StoreError::TableMissing(format!("{name}: no such table")),
+        Fault::Denied | Fault::Invalid => StoreError::Refused(format!("{name}: refused")),
+        _ => StoreError::Unknown(format!("{name}: timed out")),
+    })
+}
+
+fn apply_write(rows: &mut BTreeMap<ShardId, Lease>, write: &LeaseWrite) -> Written {
+    let Some(row) = rows.get_mut(&write.shard) else { return Written::Refused(None) };
+    if row.counter != write.expected_counter {
+        return Written::Refused(Some(Box::new(row.clone())));
+    }
+    row.counter += 1;
+    write.change.apply_to(row);
+    Written::Applied
 }
 
 impl LeaseStore for Link {
@@ -218,19 +387,19 @@ impl LeaseStore for Link {
     }
 
     fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.table("ensure", |_| ()).boxed()
+        self.table(("ensure", None), |_| ()).boxed()
     }
 
     fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
-        self.table("scan", |rows| rows.values().cloned().collect()).boxed()
+        self.table(("scan", None), |rows| rows.values().cloned().collect()).boxed()
     }
 
     fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>> {
-        self.table("read", |rows| rows.get(shard).cloned()).boxed()
+        self.table(("read", Some(shard)), |rows| rows.get(shard).cloned()).boxed()
     }
 
     fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>> {
-        self.table("create", |rows| {
+        self.table(("create", Some(&lease.shard)), |rows| {
             if rows.contains_key(&lease.shard) {
                 return Created::Existed;
             }
@@ -241,15 +410,14 @@ impl LeaseStore for Link {
     }
 
     fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
-        self.table("write", |rows| {
-            let Some(row) = rows.get_mut(&write.shard) else { return Written::Refused(None) };
-            if row.counter != write.expected_counter {
-                return Written::Refused(Some(Box::new(row.clone())));
+        async move {
+            let name = ("write", Some(&write.shard));
+            let answer = self.call(name, |place| apply_write(&mut place.rows(), write), LONGEST_WRITE).await;
+            if let Err(Fault::Late(after)) = answer {
+                self.write_later(write.clone(), after);
             }
-            row.counter += 1;
-            write.change.apply_to(row);
-            Written::Applied
-        })
+            to_store_error("write", answer)
+        }
         .boxed()
     }
 }
@@ -261,7 +429,12 @@ impl StreamApi for Link {
 
     fn list_shards(&self) -> BoxFuture<'_, Result<Vec<Shard>, StreamError>> {
         let request = ListShardsRequest { stream: STREAM.into(), ..ListShardsRequest::default() };
-        self.stream("ListShards", |kinesis, now| Ok(kinesis.list_shards(request, now)?.shards)).boxed()
+        async move {
+            let list = |kinesis: &mut Kinesis, now| Ok(kinesis.list_shards(request, now)?.shards);
+            let shards = self.stream(("ListShards", None), list).await?;
+            Ok((self.network.edit_list.lock().unwrap())(shards))
+        }
+        .boxed()
     }
 
     fn shard_iterator<'a>(
@@ -280,8 +453,10 @@ impl StreamApi for Link {
             StartAt::After(sequence) => StartingPosition::AfterSequenceNumber(sequence.to_string()),
         };
         let request = GetShardIteratorRequest { stream: STREAM.into(), shard_id: shard.clone(), position };
-        self.stream("GetShardIterator", |kinesis, now| {
-            kinesis.get_shard_iterator(request, now).map(ShardIterator)
+        self.stream(("GetShardIterator", Some(shard)), |kinesis, now| {
+            let iterator = kinesis.get_shard_iterator(request, now)?;
+            self.place.iterators.lock().unwrap().insert(iterator.clone(), shard.clone());
+            Ok(ShardIterator(iterator))
         })
         .boxed()
     }
@@ -296,15 +471,24 @@ impl StreamApi for Link {
             stream: STREAM.into(),
             limit: Some(limit),
         };
-        self.stream("GetRecords", |kinesis, now| {
-            let reply = kinesis.get_records(request, now)?;
-            Ok(RecordsPage {
-                records: reply.records.into_iter().map(raw_record).collect(),
-                next: reply.next_shard_iterator.map(ShardIterator),
-                behind: Duration::from_millis(reply.millis_behind_latest),
-                children: reply.child_shards.into_iter().map(child).collect(),
-            })
-        })
+        async move {
+            let shard = self.shard_of(iterator);
+            let read = |kinesis: &mut Kinesis, now| {
+                let reply = kinesis.get_records(request, now)?;
+                if let (Some(next), Some(shard)) = (&reply.next_shard_iterator, &shard) {
+                    let mut iterators = self.place.iterators.lock().unwrap();
+                    iterators.remove(&iterator.0);
+                    iterators.insert(next.clone(), shard.clone());
+                }
+                Ok(RecordsPage {
+                    records: reply.records.into_iter().map(raw_record).collect(),
+                    next: reply.next_shard_iterator.map(ShardIterator),
+                    behind: Duration::from_millis(reply.millis_behind_latest),
+                    children: reply.child_shards.into_iter().map(child).collect(),
+                })
+            };
+            self.stream(("GetRecords", shard.as_ref()), read).await
+        }
         .boxed()
     }
 }
