@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::faults::{Fault, FaultSet, Faults};
+use crate::faults::{Fault, FaultError, FaultSet, Faults};
 use crate::journal::Journal;
 use crate::local::{LocalAws, create_stream};
 use crate::model::{Kinesis, KinesisError, Settings};
@@ -46,7 +46,7 @@ pub enum StartError {
     #[error("cannot make a certificate for TLS: {0}")]
     Certificate(String),
     /// The directory to keep things in cannot be used.
-    #[error("cannot keep Kinesis in the directory")]
+    #[error("cannot keep Kinesis in a directory")]
     Data(#[from] io::Error),
     /// What was kept does not fit.
     #[error("cannot bring back what was kept of Kinesis: {0}")]
@@ -54,6 +54,9 @@ pub enum StartError {
     /// DynamoDB's store does not open.
     #[error("cannot open DynamoDB's store: {0}")]
     Store(String),
+    /// A fault of the builder could never strike.
+    #[error("cannot set a fault")]
+    Fault(#[from] FaultError),
     /// A stream of the builder cannot be created.
     #[error("cannot create the stream {name:?}")]
     Stream {
@@ -139,8 +142,8 @@ impl Builder {
 
     /// A directory, made if need be, to keep all streams and tables in: the next start finds them there. One
     /// process at a time can use it. It outlives a process that is killed, not a power cut; it only grows, and
-    /// is emptied by removing it. What [`LocalAws::with_model`] changes is not kept, and neither are faults
-    /// and counters.
+    /// is emptied by removing it. What [`LocalAws::with_model`] changes is not kept, which may make
+    /// what is kept unusable, and neither are faults and counters.
     pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data = Some(directory.into());
         self
@@ -181,7 +184,7 @@ impl Builder {
     /// returns.
     ///
     /// # Errors
-    /// When a port is taken or a stream cannot be created.
+    /// When a port is taken, a fault could never strike, or a stream cannot be created.
     pub async fn start(self) -> Result<LocalAws, StartError> {
         let (model, faults) = (Kinesis::new(self.settings), FaultSet::new(self.seed));
         let shared = Arc::new(Shared::new(model, self.clock, faults));
@@ -202,6 +205,7 @@ impl Builder {
         }
         let faults = Faults::new(shared.clone());
         for fault in self.faults {
+            fault.check()?;
             faults.add(fault);
         }
         let (kinesis, kinesis_address) = listen("Kinesis", self.host, self.kinesis_port).await?;

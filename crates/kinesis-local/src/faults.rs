@@ -23,6 +23,9 @@
 //! that decides how the call ends is the last one that is looked at. They work alike on every form of the
 //! wire.
 //!
+//! A fault that could never strike, such as one on an operation that neither service has, is refused when it is
+//! added.
+//!
 //! The same faults can be read [from JSON](Fault::from_json): the command reads them from a file, and a
 //! running service takes them at its control endpoint, for tests in any language.
 //!
@@ -35,11 +38,13 @@
 //! | `form` | a fault as JSON |
 //! | `set` | [`Faults`], all that are set, and [`FaultHandle`] |
 //! | `plan` | what happens to one call |
-//! | `edit` | changes of requests and replies |
+//! | `check` | which faults could never strike |
+//! | `edit` | changes of replies |
 //! | `lists` | shard lists that are wrong |
 
 mod action;
 mod call;
+mod check;
 mod edit;
 mod fault;
 mod form;
@@ -48,13 +53,13 @@ mod plan;
 mod selector;
 mod set;
 
-pub use action::{Action, Refusal, Rewrite};
+pub use action::{Action, RecordFailure, Refusal, Rewrite};
+pub use check::FaultError;
 pub use fault::Fault;
-pub use form::FormError;
 pub(crate) use form::many;
 pub use selector::{Selector, Service};
 pub use set::{FaultHandle, FaultId, FaultStatus, Faults};
 
 pub(crate) use call::{Call, Names};
-pub(crate) use plan::{After, Before, Plan};
+pub(crate) use plan::{After, Before, Failures, Plan};
 pub(crate) use set::FaultSet;

@@ -82,8 +82,12 @@ impl LocalAws {
         Faults::new(self.shared.clone())
     }
 
-    /// Runs `work` on the model with the present time. Do not call other methods of this type inside. What it
-    /// changes is not kept in [a directory](Builder::data).
+    /// Runs `work` on the model with the present time. Do not call other methods of this type inside.
+    ///
+    /// What it changes is not kept in [a directory](Builder::data), where the calls after it are. The next start
+    /// does them without it: it may give shards and records other numbers, or fail with
+    /// [`StartError::Past`], for instance when a record was put into a stream that was created here. With a directory,
+    /// only look in here, and make changes with the methods of this type or over the wire.
     pub fn with_model<R>(&self, work: impl FnOnce(&mut Kinesis, Timestamp) -> R) -> R {
         let now = self.shared.now();
         work(&mut self.shared.model(), now)

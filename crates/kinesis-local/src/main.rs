@@ -11,7 +11,11 @@ use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
 use kinesis_local::model::Settings;
 use kinesis_local::model::reshard::MAX_SHARDS;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Kinesis and DynamoDB on 127.0.0.1, in memory unless a directory is given.
 ///
@@ -38,7 +42,8 @@ struct Arguments {
     /// A directory to keep streams and tables in; without it, everything is gone at the end
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Memory for the records of all streams, in MiB; when it is full, the oldest records of the biggest shards go
+    /// Memory for the records of all streams, in MiB; when it is full, the oldest records of the biggest shards go,
+    /// never those of the newest put
     #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: u32,
     /// Faults to set at the start: a JSON file with one fault or an array of faults
@@ -47,8 +52,8 @@ struct Arguments {
     /// The seed of faults that strike by chance
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
-    /// A stream to create at the start, with its number of shards, unless it is in the directory; may be given
-    /// several times
+    /// A stream to create at the start, with its number of shards, unless it is in the directory, where it stays as
+    /// it is; may be given several times
     #[arg(long, value_name = "NAME:SHARDS", value_parser = parse_stream)]
     stream: Vec<StreamArgument>,
 }
@@ -67,11 +72,17 @@ fn parse_stream(text: &str) -> Result<StreamArgument, String> {
     }
 }
 
+/// dynoxide tells whole requests and replies at the level of a trace, whatever else was asked for.
+fn tells_no_payload(event: &Metadata<'_>) -> bool {
+    *event.level() != Level::TRACE || !event.target().starts_with("dynoxide")
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,dynoxide=error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).finish();
+    log.with(filter_fn(tells_no_payload)).init();
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -124,7 +135,7 @@ fn read_faults(path: &Path) -> Result<Vec<Fault>, Box<dyn Error>> {
 }
 
 /// Says where the services are and how to point a client at them.
-fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
+fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> Result<(), Box<dyn Error>> {
     let (kinesis, dynamodb) = (aws.kinesis_url(), aws.dynamodb_url());
     let region = aws.with_model(|model, _| model.settings().region.clone());
     let mut out = io::stdout().lock();
@@ -133,8 +144,14 @@ fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
     if let Some(url) = aws.tls_url() {
         writeln!(out, "TLS:      {url} for both")?;
     }
-    for StreamArgument { name, shards } in streams {
-        writeln!(out, "Stream:   {name} with {shards} shard{}", if *shards == 1 { "" } else { "s" })?;
+    for StreamArgument { name, shards: wanted } in streams {
+        let shards = aws.shards(name)?.iter().filter(|shard| shard.ending_sequence.is_none()).count();
+        writeln!(out, "Stream:   {name} with {shards} shard{}", if shards == 1 { "" } else { "s" })?;
+        if shards != *wanted as usize {
+            tracing::warn!(
+                "{name} stays as it is in the directory, with {shards} open shards and not {wanted}"
+            );
+        }
     }
     writeln!(
         out,
@@ -142,7 +159,7 @@ fn introduce(aws: &LocalAws, streams: &[StreamArgument]) -> io::Result<()> {
          AWS_REGION={region} AWS_DEFAULT_REGION={region} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test"
     )?;
     writeln!(out, "AWS CLI:  aws --endpoint-url {kinesis} kinesis list-streams")?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// Resolves when the process is told to stop. The signals are caught from the call on.

@@ -53,7 +53,7 @@ use hyper::header::HeaderName;
 use tokio::sync::Notify;
 
 use crate::builder::StartError;
-use crate::faults::FaultSet;
+use crate::faults::{Failures, FaultSet};
 use crate::journal::{self, Journal, Past};
 use crate::model::{Kinesis, KinesisError, Operation, SubscriptionId, Timestamp};
 use calls::Calls;
@@ -148,7 +148,7 @@ impl Shared {
     ///
     /// # Errors
     /// When the past cannot be read, or a call of it does not work any more.
-    pub(crate) fn remember(&self, journal: Journal) -> Result<(), StartError> {
+    pub(crate) fn remember(&self, mut journal: Journal) -> Result<(), StartError> {
         let limits = std::mem::take(&mut self.model().settings.limits);
         for call in journal.past() {
             self.redo(&call?).map_err(StartError::Past)?;
@@ -162,7 +162,7 @@ impl Shared {
         let (at, operation, request) =
             call.call().ok_or_else(|| format!("this version does not know {call:?}"))?;
         Parameters::parse(request.as_bytes())
-            .and_then(|parameters| dispatch(self, operation, parameters, at))
+            .and_then(|parameters| dispatch(self, operation, parameters, &Failures::new(), at))
             .map_err(|error| format!("{operation} at {at} does not work again: {error}"))?;
         Ok(())
     }
@@ -174,31 +174,36 @@ impl Shared {
 
     /// Keeps nothing from now on.
     pub(crate) fn close(&self) {
-        *self.journal() = None;
+        if let Some(Err(error)) = self.journal().take().map(|mut journal| journal.catch_up()) {
+            tracing::error!(%error, "the last change is not kept");
+        }
     }
 
     fn journal(&self) -> MutexGuard<'_, Option<Journal>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a call to the model, and keeps it if it is to be kept. `json` gives the request in JSON.
+    /// Applies a call to the model, and keeps it if it is to be kept. `failures` are of PutRecords, and `json` gives the
+    /// request in JSON.
     fn apply(
         &self,
         operation: Operation,
         parameters: Parameters,
+        failures: &Failures,
         json: impl FnOnce() -> Result<Bytes, KinesisError>,
     ) -> Result<Reply, KinesisError> {
         if !journal::changes(operation) {
-            return dispatch(self, operation, parameters, self.now());
+            return dispatch(self, operation, parameters, failures, self.now());
         }
         // Without a journal, calls need not wait for one another.
         let mut journal = self.journal();
         let Some(journal) = journal.as_mut() else {
             drop(journal);
-            return dispatch(self, operation, parameters, self.now());
+            return dispatch(self, operation, parameters, failures, self.now());
         };
+        journal.catch_up().map_err(not_made)?;
         let (now, json) = (self.now(), json()?);
-        let reply = dispatch(self, operation, parameters, now)?;
+        let reply = dispatch(self, operation, parameters, failures, now)?;
         let stored = match &reply {
             Reply::Places(places) => journal::stored(json, places),
             _ => Some(json),
@@ -215,6 +220,7 @@ impl Shared {
         work: impl FnOnce(&mut Kinesis, Timestamp) -> Result<R, KinesisError>,
     ) -> Result<R, KinesisError> {
         let mut journal = self.journal();
+        journal.as_mut().map_or(Ok(()), Journal::catch_up).map_err(not_made)?;
         let now = self.now();
         let result = work(&mut self.model(), now)?;
         if let Some(journal) = journal.as_mut() {
@@ -262,13 +268,43 @@ impl Shared {
     }
 }
 
+fn not_made(error: std::io::Error) -> KinesisError {
+    KinesisError::InternalFailure(format!("Nothing changes until the change before is kept: {error}"))
+}
+
 fn not_kept(error: std::io::Error) -> KinesisError {
-    tracing::error!(%error, "a change is not kept");
-    KinesisError::InternalFailure(format!("The change is made, but it cannot be kept: {error}"))
+    tracing::error!(%error, "a change is not kept yet: until it is, nothing else changes");
+    KinesisError::InternalFailure(format!("The change is made, but it is not kept yet: {error}"))
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::create_stream;
+    use crate::model::Settings;
+
+    #[test]
+    fn nothing_changes_while_the_change_before_cannot_be_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        std::fs::write(&path, "").unwrap();
+        let model = Kinesis::new(Settings::default());
+        let shared = Shared::new(model, Box::new(SystemTime::now), FaultSet::new(0));
+        shared.remember(Journal::read_only(&path).unwrap()).unwrap();
+        let made = create_stream(&shared, "flights", 1).unwrap_err();
+        assert!(made.message().contains("The change is made"), "{made}");
+        let refused = create_stream(&shared, "trains", 1).unwrap_err();
+        assert!(refused.message().contains("Nothing changes"), "{refused}");
+        let parameters = Parameters::parse(br#"{"StreamName": "flights"}"#).unwrap();
+        let json = || Ok(Bytes::new());
+        let refused = shared.apply(Operation::DeleteStream, parameters, &Failures::new(), json).unwrap_err();
+        assert!(refused.message().contains("Nothing changes"), "{refused}");
+        assert_eq!(shared.stream_names(), ["flights"]);
     }
 }

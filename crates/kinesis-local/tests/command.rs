@@ -21,6 +21,11 @@ fn refused(arguments: &[&str]) -> String {
 /// A running program and the lines with which it introduces itself.
 fn started(arguments: &[&str]) -> (Child, Vec<String>) {
     let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = introduction(&mut child);
+    (child, lines)
+}
+
+fn introduction(child: &mut Child) -> Vec<String> {
     let mut lines = Vec::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         lines.push(line.unwrap());
@@ -28,7 +33,7 @@ fn started(arguments: &[&str]) -> (Child, Vec<String>) {
             break;
         }
     }
-    (child, lines)
+    lines
 }
 
 #[cfg(unix)]
@@ -121,6 +126,56 @@ fn what_is_in_the_directory_outlives_a_killed_process() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+#[test]
+fn a_kept_stream_is_told_with_the_shards_that_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let data = directory.path().join("data");
+    for (stream, told) in [("flights:2", "flights with 2 shards"), ("flights:9", "flights with 2 shards")] {
+        let mut child = command(&["--data", data.to_str().unwrap(), "--stream", stream])
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let lines = introduction(&mut child);
+        assert!(lines.iter().any(|line| line.ends_with(told)), "{stream}: {lines:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("flights stays as it is in the directory, with 2 open shards and not 9"), "{log}");
+}
+
+#[test]
+fn payloads_are_not_logged_whatever_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let mut child = command(&[])
+        .env("RUST_LOG", "trace,dynoxide::server=trace")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = introduction(&mut child);
+    let address = lines[1].split("http://").nth(1).unwrap();
+    let body = r#"{"TableName": "leases", "Key": {"leaseKey": {"S": "whisper"}}}"#;
+    let head = format!(
+        "POST / HTTP/1.0\r\nX-Amz-Target: DynamoDB_20120810.GetItem\r\nX-Amz-Date: today\r\nAuthorization: \
+         AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=c, Signature=d\r\nContent-Type: \
+         application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("ResourceNotFoundException"), "{reply}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("TRACE") && log.contains("dynoxide") && !log.contains("whisper"), "{log}");
 }
 
 #[test]

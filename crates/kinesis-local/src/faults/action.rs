@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::selector::Service;
+use crate::model::KinesisError;
 
 /// What a fault does to a call that it strikes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Action {
     /// Nothing: the fault only counts.
@@ -62,16 +63,32 @@ pub enum Action {
         /// over.
         places: Vec<usize>,
         /// The `ErrorCode` of each.
-        #[serde(default = "throughput_exceeded")]
-        code: String,
+        #[serde(default)]
+        code: RecordFailure,
         /// The `ErrorMessage` of each.
         #[serde(default = "rate_exceeded")]
         message: String,
     },
 }
 
-fn throughput_exceeded() -> String {
-    "ProvisionedThroughputExceededException".to_owned()
+/// Why PutRecords refuses a single record: all that the service has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RecordFailure {
+    /// `ProvisionedThroughputExceededException`
+    #[default]
+    #[serde(rename = "ProvisionedThroughputExceededException")]
+    ThroughputExceeded,
+    /// `InternalFailure`
+    InternalFailure,
+}
+
+impl RecordFailure {
+    pub(super) fn failure(self, message: String) -> KinesisError {
+        match self {
+            Self::ThroughputExceeded => KinesisError::ProvisionedThroughputExceeded(message),
+            Self::InternalFailure => KinesisError::InternalFailure(message),
+        }
+    }
 }
 
 fn rate_exceeded() -> String {
@@ -80,22 +97,26 @@ fn rate_exceeded() -> String {
 
 impl Action {
     pub(super) fn fail_records(places: Vec<usize>) -> Self {
-        Self::FailRecords { places, code: throughput_exceeded(), message: rate_exceeded() }
+        Self::FailRecords { places, code: RecordFailure::default(), message: rate_exceeded() }
+    }
+
+    /// The operations of Kinesis that this can be done to; none if it can be done to any call.
+    pub(super) fn operations(&self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::ExpireIterators(_) | Self::EmptyPage => Some(&["GetRecords"]),
+            Self::StaleShards | Self::HideShards(_) | Self::FirstShards(_) => {
+                Some(&["ListShards", "DescribeStream"])
+            }
+            Self::FailRecords { .. } => Some(&["PutRecords"]),
+            _ => None,
+        }
     }
 
     /// Whether this can be done to such a call at all.
     pub(super) fn suits(&self, call: &Call) -> bool {
-        let kinesis = |operations: &[&str]| {
+        self.operations().is_none_or(|operations| {
             call.service == Service::Kinesis && operations.contains(&call.operation.as_str())
-        };
-        match self {
-            Self::ExpireIterators(_) | Self::EmptyPage => kinesis(&["GetRecords"]),
-            Self::StaleShards | Self::HideShards(_) | Self::FirstShards(_) => {
-                kinesis(&["ListShards", "DescribeStream"])
-            }
-            Self::FailRecords { .. } => kinesis(&["PutRecords"]),
-            _ => true,
-        }
+        })
     }
 }
 
@@ -103,7 +124,7 @@ impl Action {
 ///
 /// `"InternalFailure".into()` is one with the code's usual status and a message of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "super::form::RefusalForm")]
+#[serde(try_from = "Value")]
 pub struct Refusal {
     pub(crate) code: String,
     pub(crate) status: u16,
@@ -123,7 +144,7 @@ impl Refusal {
         Self { code: code.to_owned(), status, message }
     }
 
-    /// With another HTTP status, 100 to 999; any other is answered as 500.
+    /// With another HTTP status, 200 to 999.
     pub fn status(self, status: u16) -> Self {
         Self { status, ..self }
     }

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_read_is_about_the_shard_of_its_iterator() {
         let issued = Timestamp::from_millis(7);
-        let cursor = Cursor { stream: "flights".into(), stream_created: issued, shard: 12, index: 0, issued };
+        let cursor = Cursor { stream: "flights".into(), stream_epoch: 7, shard: 12, index: 0, issued };
         let body = format!(r#"{{"ShardIterator": "{}"}}"#, cursor.seal());
         let call = Call::kinesis("GetRecords", body.as_bytes());
         assert_eq!(call.shards, ["shardId-000000000012"]);

@@ -1,9 +1,7 @@
-//! Changes of requests and replies.
+//! Changes of replies.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::action::Rewrite;
@@ -70,68 +68,6 @@ fn empty_page(request: &[u8], reply: &mut Value, now: Timestamp) {
     *reply = page;
 }
 
-/// Records of PutRecords that are to fail: by place, code and message.
-#[derive(Debug, Default)]
-pub(super) struct FailedRecords(BTreeMap<usize, (String, String)>);
-
-/// A PutRecords request with some records taken out.
-#[derive(Debug)]
-pub(crate) struct Edited {
-    /// What is left to serve, if anything.
-    pub(crate) request: Option<Bytes>,
-    failed: BTreeMap<usize, Value>,
-}
-
-impl FailedRecords {
-    /// A place fails for the first reason that was given.
-    pub(super) fn add(&mut self, places: &[usize], code: &str, message: &str) {
-        for place in places {
-            self.0.entry(*place).or_insert_with(|| (code.to_owned(), message.to_owned()));
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn take_out(&self, request: &[u8]) -> Option<Edited> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut request: Value = serde_json::from_slice(request).ok()?;
-        let records = request.get_mut("Records")?.as_array_mut()?;
-        let mut failed = BTreeMap::new();
-        let all = std::mem::take(records);
-        for (place, record) in all.into_iter().enumerate() {
-            match self.0.get(&place) {
-                Some((code, message)) => {
-                    failed.insert(place, json!({ "ErrorCode": code, "ErrorMessage": message }));
-                }
-                None => records.push(record),
-            }
-        }
-        let request = (!records.is_empty()).then(|| request.to_string().into());
-        (!failed.is_empty()).then_some(Edited { request, failed })
-    }
-}
-
-impl Edited {
-    /// The reply with the records that failed among those that were served.
-    pub(crate) fn put_back(self, reply: &mut Value) {
-        if !reply.is_object() {
-            *reply = json!({});
-        }
-        let failures = reply["FailedRecordCount"].as_u64().unwrap_or_default();
-        reply["FailedRecordCount"] = (failures + self.failed.len() as u64).into();
-        let mut records = reply["Records"].take().as_array_mut().map(std::mem::take).unwrap_or_default();
-        // In rising order, each place is right when the ones before it are filled.
-        for (place, failure) in self.failed {
-            records.insert(place.min(records.len()), failure);
-        }
-        reply["Records"] = records.into();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,31 +77,5 @@ mod tests {
         let mut reply = json!({"a": {"b": 1, "c": 2}, "d": [1, 2]});
         merge(&mut reply, &json!({"a": {"b": null, "e": {"f": 3}}, "d": [3], "g": null}));
         assert_eq!(reply, json!({"a": {"c": 2, "e": {"f": 3}}, "d": [3]}));
-    }
-
-    #[test]
-    fn failed_records_are_not_served_and_come_back_at_their_places() {
-        let mut failed = FailedRecords::default();
-        failed.add(&[0, 2, 9], "Busy", "later");
-        let edited = failed.take_out(br#"{"Records": [1, 2, 3, 4]}"#).unwrap();
-        assert_eq!(edited.request.as_deref(), Some(&br#"{"Records":[2,4]}"#[..]));
-        let mut reply = json!({"FailedRecordCount": 1, "Records": ["two", "four"]});
-        edited.put_back(&mut reply);
-        let failure = json!({"ErrorCode": "Busy", "ErrorMessage": "later"});
-        assert_eq!(reply, json!({"FailedRecordCount": 3, "Records": [failure, "two", failure, "four"]}));
-    }
-
-    #[test]
-    fn a_request_of_which_all_fails_is_not_served_at_all() {
-        let mut failed = FailedRecords::default();
-        failed.add(&[0], "Busy", "later");
-        let edited = failed.take_out(br#"{"Records": [1]}"#).unwrap();
-        assert_eq!(edited.request, None);
-        let mut reply = Value::Null;
-        edited.put_back(&mut reply);
-        assert_eq!(
-            (&reply["FailedRecordCount"], &reply["Records"][0]["ErrorCode"]),
-            (&json!(1), &json!("Busy"))
-        );
     }
 }

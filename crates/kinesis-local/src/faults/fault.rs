@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::action::{Action, Refusal, Rewrite};
-use super::form::FormError;
+use super::action::{Action, RecordFailure, Refusal, Rewrite};
+use super::check::FaultError;
 use super::selector::{Selector, Service};
 
 /// A fault: which calls, which of these it strikes, and what it does to them. Without an action it only
@@ -62,16 +62,16 @@ impl Fault {
     /// Reads a fault from its JSON form, of which the README tells.
     ///
     /// # Errors
-    /// When `text` is not JSON or not the form of a fault.
-    pub fn from_json(text: &str) -> Result<Self, FormError> {
+    /// When `text` is not JSON or not the form of a fault, or the fault could never strike.
+    pub fn from_json(text: &str) -> Result<Self, FaultError> {
         super::form::one(text.as_bytes())
     }
 
     /// Reads one fault, or an array of them, from the JSON form.
     ///
     /// # Errors
-    /// When `text` is not JSON or not the form of faults.
-    pub fn all_from_json(text: &str) -> Result<Vec<Self>, FormError> {
+    /// When `text` is not JSON or not the form of faults, or one of them could never strike.
+    pub fn all_from_json(text: &str) -> Result<Vec<Self>, FaultError> {
         super::form::many(text.as_bytes())
     }
 
@@ -237,10 +237,10 @@ impl Fault {
     pub fn fail_records_with(
         self,
         places: impl IntoIterator<Item = usize>,
-        code: &str,
+        code: RecordFailure,
         message: &str,
     ) -> Self {
         let places = places.into_iter().collect();
-        self.action(Action::FailRecords { places, code: code.to_owned(), message: message.to_owned() })
+        self.action(Action::FailRecords { places, code, message: message.to_owned() })
     }
 }

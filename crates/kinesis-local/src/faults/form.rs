@@ -6,12 +6,8 @@ use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::Value;
 
 use super::action::Refusal;
+use super::check::FaultError;
 use super::fault::Fault;
-
-/// A text that does not describe faults.
-#[derive(Debug, thiserror::Error)]
-#[error("this does not describe a fault: {0}")]
-pub struct FormError(String);
 
 /// The members that a fault may have. Serde does not look for unknown ones in a flattened struct.
 const MEMBERS: [&str; 13] = [
@@ -20,58 +16,58 @@ const MEMBERS: [&str; 13] = [
 ];
 
 /// One fault.
-pub(super) fn one(text: &[u8]) -> Result<Fault, FormError> {
-    fault(serde_json::from_slice(text).map_err(|error| FormError(error.to_string()))?)
+pub(super) fn one(text: &[u8]) -> Result<Fault, FaultError> {
+    fault(serde_json::from_slice(text).map_err(form_error)?)
 }
 
 /// One fault or an array of faults.
-pub(crate) fn many(text: &[u8]) -> Result<Vec<Fault>, FormError> {
-    match serde_json::from_slice(text).map_err(|error| FormError(error.to_string()))? {
-        Value::Array(faults) => faults.into_iter().map(fault).collect(),
+pub(crate) fn many(text: &[u8]) -> Result<Vec<Fault>, FaultError> {
+    match serde_json::from_slice(text).map_err(form_error)? {
+        Value::Array(faults) => {
+            let all = faults.len();
+            let numbered = (1..).zip(faults);
+            numbered.map(|(number, value)| fault(value).map_err(|error| error.of(number, all))).collect()
+        }
         value => Ok(vec![fault(value)?]),
     }
 }
 
-fn fault(value: Value) -> Result<Fault, FormError> {
-    let Some(members) = value.as_object() else { return Err(FormError(format!("{value} is no object"))) };
-    if let Some(unknown) = members.keys().find(|member| !MEMBERS.contains(&member.as_str())) {
-        return Err(FormError(format!("{unknown:?} is none of {}", MEMBERS.join(", "))));
-    }
-    let fault: Fault = serde_json::from_value(value).map_err(|error| FormError(error.to_string()))?;
-    match fault.strikes.chance {
-        Some(chance) if !(0.0..=1.0).contains(&chance) => {
-            Err(FormError(format!("chance is {chance}, which is not in 0 to 1")))
-        }
-        _ => Ok(fault),
-    }
+fn form_error(error: serde_json::Error) -> FaultError {
+    FaultError::new(format!("this does not describe a fault: {error}"))
 }
 
-/// An error is given by its code alone or in full.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum RefusalForm {
-    Code(String),
-    Full(FullRefusal),
+fn fault(value: Value) -> Result<Fault, FaultError> {
+    let Some(members) = value.as_object() else {
+        return Err(FaultError::new(format!("this does not describe a fault: {value} is no object")));
+    };
+    if let Some(unknown) = members.keys().find(|member| !MEMBERS.contains(&member.as_str())) {
+        return Err(FaultError::new(format!("{unknown:?} is none of {}", MEMBERS.join(", "))));
+    }
+    let fault: Fault = serde_json::from_value(value).map_err(form_error)?;
+    fault.check()?;
+    Ok(fault)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FullRefusal {
+struct FullRefusal {
     code: String,
     status: Option<u16>,
     message: Option<String>,
 }
 
-impl From<RefusalForm> for Refusal {
-    fn from(form: RefusalForm) -> Self {
-        match form {
-            RefusalForm::Code(code) => Refusal::new(&code),
-            RefusalForm::Full(FullRefusal { code, status, message }) => {
-                let usual = Refusal::new(&code);
-                let status = status.unwrap_or(usual.status);
-                Refusal { status, message: message.unwrap_or(usual.message), code }
-            }
+impl TryFrom<Value> for Refusal {
+    type Error = serde_json::Error;
+
+    /// An error is given by its code alone or in full.
+    fn try_from(form: Value) -> Result<Self, Self::Error> {
+        if let Value::String(code) = form {
+            return Ok(Self::from(code));
         }
+        let FullRefusal { code, status, message } = serde_json::from_value(form)?;
+        let usual = Self::new(&code);
+        let status = status.unwrap_or(usual.status);
+        Ok(Self { status, message: message.unwrap_or(usual.message), code })
     }
 }
 
@@ -162,13 +158,16 @@ mod tests {
         for (text, word) in [
             (r#"{"on": "Scan", "time": 3}"#, "time"),
             (r#"{"do": "hangs"}"#, "hangs"),
-            (r#"{"do": {"error": {"cod": "x"}}}"#, "error"),
+            (r#"{"do": {"error": {"cod": "x"}}}"#, "cod"),
+            (r#"{"do": {"fail_records": {"places": [1], "cod": "x"}}}"#, "cod"),
+            (r#"{"do": {"fail_records": {"places": [1], "code": "Busy"}}}"#, "Busy"),
+            (r#"{"do": {"delay_ms": 5, "error": "x"}}"#, "do"),
             (r#"{"chance": 2}"#, "chance"),
             (r#"{"do": "#, "column"),
             ("5", "5"),
         ] {
             let said = Fault::from_json(text).unwrap_err().to_string();
-            assert!(said.contains(word) || word == "error", "{text}: {said}");
+            assert!(said.contains(word), "{text}: {said}");
         }
     }
 }

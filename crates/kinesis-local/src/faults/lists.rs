@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::call::Call;
+use super::plan::Failures;
 use crate::model::{ListStreamsRequest, Operation};
 use crate::server::{Parameters, Reply, Shared, dispatch};
 
@@ -60,7 +61,8 @@ fn shards_of(shared: &Shared, stream: &str) -> Vec<Value> {
     let mut shards = Vec::new();
     loop {
         let parameters = Parameters::parse(request.to_string().as_bytes());
-        let reply = parameters.and_then(|p| dispatch(shared, Operation::ListShards, p, shared.now()));
+        let reply = parameters
+            .and_then(|p| dispatch(shared, Operation::ListShards, p, &Failures::new(), shared.now()));
         let reply = reply.map(Reply::into_json).unwrap_or_default();
         let mut reply: Value = serde_json::from_str(&reply).unwrap_or_default();
         shards.append(shards_in(&mut reply).unwrap_or(&mut Vec::new()));

@@ -1,5 +1,6 @@
 //! What happens to one call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,13 @@ use serde_json::Value;
 
 use super::action::{Action, Refusal};
 use super::call::Call;
-use super::edit::{Change, Edited, FailedRecords};
+use super::edit::Change;
 use super::lists::ShardLists;
 use super::selector::Service;
-use crate::model::Timestamp;
+use crate::model::{KinesisError, Timestamp};
+
+/// Records of PutRecords that are to fail, by their places in the request from 0.
+pub(crate) type Failures = BTreeMap<usize, KinesisError>;
 
 /// How a call ends without having been applied.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) delay: Duration,
     pub(crate) before: Option<Before>,
     pub(crate) after: Option<After>,
-    failed: FailedRecords,
+    pub(crate) failures: Failures,
     changes: Vec<Change>,
 }
 
@@ -59,7 +63,13 @@ impl Plan {
             Action::LoseReply => self.after = Some(After::Lose),
             Action::HalfBody => self.after = Some(After::Half),
             Action::StallBody => self.after = Some(After::Stall),
-            Action::FailRecords { places, code, message } => self.failed.add(places, code, message),
+            Action::FailRecords { places, code, message } => {
+                // A place fails for the first reason that was given.
+                for place in places {
+                    let failures = self.failures.entry(*place);
+                    failures.or_insert_with(|| code.failure(message.clone()));
+                }
+            }
             Action::Merge(patch) => self.changes.push(Change::Merge(patch.clone())),
             Action::Rewrite(rewrite) => self.changes.push(Change::Rewrite(rewrite.clone())),
             Action::EmptyPage => self.changes.push(Change::EmptyPage),
@@ -69,16 +79,6 @@ impl Plan {
                 self.changes.extend(lists.map(|lists| Change::StaleShards(lists.clone())));
             }
         }
-    }
-
-    /// Whether [`Plan::edit_request`] may do anything.
-    pub(crate) fn changes_request(&self) -> bool {
-        !self.failed.is_empty()
-    }
-
-    /// The request without what is to fail, unless nothing of it is.
-    pub(crate) fn edit_request(&self, request: &[u8]) -> Option<Edited> {
-        self.failed.take_out(request)
     }
 
     /// Whether [`Plan::edit_reply`] does anything.

@@ -33,17 +33,17 @@ impl fmt::Display for Service {
 pub struct Selector {
     /// The operation, such as `GetRecords`.
     #[serde(rename = "on", default, skip_serializing_if = "Option::is_none")]
-    operation: Option<String>,
+    pub(super) operation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    service: Option<Service>,
+    pub(super) service: Option<Service>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    stream: Option<String>,
+    pub(super) stream: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    shard: Option<String>,
+    pub(super) shard: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    table: Option<String>,
+    pub(super) table: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 impl Selector {

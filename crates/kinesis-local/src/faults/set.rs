@@ -55,7 +55,16 @@ impl Faults {
     }
 
     /// Sets a fault. It stays until it is removed, also when the handle is dropped.
+    ///
+    /// # Panics
+    /// When the fault could never strike: an operation that no service has, a selector that meets no call, something
+    /// done that does not suit the operation, a number out of range. A test that goes on would test nothing.
+    #[track_caller]
+    #[allow(clippy::panic, reason = "a fault that cannot strike is a mistake in the test that adds it")]
     pub fn add(&self, fault: Fault) -> FaultHandle {
+        if let Err(error) = fault.check() {
+            panic!("{error}: {fault:?}");
+        }
         let lists =
             matches!(fault.action, Action::StaleShards).then(|| Arc::new(ShardLists::now(&self.shared)));
         let (id, counts) = self.shared.faults.add(fault, lists);

@@ -153,23 +153,25 @@ impl Kinesis {
         now: Timestamp,
     ) -> Result<ListStreamConsumersResponse, KinesisError> {
         let limit = within(request.max_results.unwrap_or(MAX_PAGE), "maxResults", 1..=10_000)?.min(MAX_PAGE);
-        let (stream, created, start) = match &request.next_token {
-            None => (request.stream, request.stream_created, Bound::Unbounded),
+        let created = request.stream_created;
+        let (stream, epoch, start) = match &request.next_token {
+            None => (request.stream, None, Bound::Unbounded),
             Some(token) => {
-                let (stream, created, last) = resume(&request, token, now)?;
-                (stream, Some(created), Bound::Excluded(last))
+                let (stream, epoch, last) = resume(&request, token, now)?;
+                (stream, Some(epoch), Bound::Excluded(last))
             }
         };
         self.admit_for_stream(Operation::ListStreamConsumers, &stream, now)?;
         let stream = self.any_stream(&stream, now)?;
         stream.check_created(created)?;
+        stream.check_token(epoch)?;
         stream.check_exists(now)?;
         let mut rest = stream.consumers.range::<String, _>((start, Bound::Unbounded));
         let page = rest.by_ref().take(limit as usize).map(|(_, consumer)| consumer.describe(now));
         let consumers: Vec<_> = page.collect();
         let last = consumers.last().filter(|_| rest.next().is_some());
         let next_token = last.map(|last| {
-            let numbers = [stream.created.as_millis(), now.as_millis()];
+            let numbers = [stream.epoch, now.as_millis()];
             seal(Seal::ListStreamConsumers, &numbers, &format!("{}/{}", stream.name, last.consumer_name))
         });
         Ok(ListStreamConsumersResponse { consumers, next_token })
@@ -209,14 +211,14 @@ fn resume(
     request: &ListStreamConsumersRequest,
     token: &str,
     now: Timestamp,
-) -> Result<(StreamTarget, Timestamp, String), KinesisError> {
+) -> Result<(StreamTarget, u64, String), KinesisError> {
     if request.stream_created.is_some() {
         return Err(KinesisError::InvalidArgument(
             "NextToken and StreamCreationTimestamp cannot be provided together.".to_owned(),
         ));
     }
     let invalid = || KinesisError::InvalidArgument("Invalid NextToken.".to_owned());
-    let ([created, issued], names) = open(Seal::ListStreamConsumers, token).ok_or_else(invalid)?;
+    let ([epoch, issued], names) = open(Seal::ListStreamConsumers, token).ok_or_else(invalid)?;
     let (stream, last) = names.split_once('/').ok_or_else(invalid)?;
     if !request.stream.is_empty() && request.stream.stream_name()? != stream {
         return Err(invalid());
@@ -224,5 +226,5 @@ fn resume(
     if now.as_millis() > issued.saturating_add(TOKEN_LIFETIME) {
         return Err(KinesisError::expired_token());
     }
-    Ok((StreamTarget::from(stream), Timestamp::from_millis(created), last.to_owned()))
+    Ok((StreamTarget::from(stream), epoch, last.to_owned()))
 }

@@ -42,7 +42,7 @@ pub struct GetShardIteratorRequest {
 pub(crate) struct Cursor {
     pub(crate) stream: String,
     /// Tells a stream from one of the same name before it.
-    pub(crate) stream_created: Timestamp,
+    pub(crate) stream_epoch: u64,
     pub(crate) shard: u64,
     /// The index of the next record to read.
     pub(crate) index: u64,
@@ -51,19 +51,18 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(stream: &Stream, shard: u64, index: u64, now: Timestamp) -> Self {
-        Self { stream: stream.name.clone(), stream_created: stream.created, shard, index, issued: now }
+        Self { stream: stream.name.clone(), stream_epoch: stream.epoch, shard, index, issued: now }
     }
 
     pub(crate) fn seal(&self) -> String {
-        let numbers = [self.stream_created.as_millis(), self.shard, self.index, self.issued.as_millis()];
+        let numbers = [self.stream_epoch, self.shard, self.index, self.issued.as_millis()];
         seal(Seal::ShardIterator, &numbers, &self.stream)
     }
 
     pub(crate) fn open(text: &str) -> Result<Self, KinesisError> {
-        let ([created, shard, index, issued], stream) = open(Seal::ShardIterator, text)
+        let ([stream_epoch, shard, index, issued], stream) = open(Seal::ShardIterator, text)
             .ok_or_else(|| KinesisError::InvalidArgument("Invalid ShardIterator.".to_owned()))?;
-        let (stream_created, issued) = (Timestamp::from_millis(created), Timestamp::from_millis(issued));
-        Ok(Self { stream, stream_created, shard, index, issued })
+        Ok(Self { stream, stream_epoch, shard, index, issued: Timestamp::from_millis(issued) })
     }
 }
 

@@ -71,7 +71,7 @@ impl Kinesis {
             )));
         }
         let arn = stream_arn(&self.settings.region, account, name);
-        let mut stream = Stream::new(name, arn, account, request.mode, now);
+        let mut stream = Stream::new(name, arn, account, request.mode, self.least_epoch, now);
         stream.max_record_kib = max_record_kib;
         stream.distribution = request.distribution;
         stream.labels.tags = request.tags;
@@ -131,7 +131,9 @@ impl Kinesis {
         let stream = self.any_stream(target, now)?;
         if stream.status(now) != StreamStatus::Deleting {
             stream.begin(StreamStatus::Deleting, now, transition);
-            let name = stream.name.clone();
+            let (name, least) = (stream.name.clone(), stream.highest_epoch() + 1);
+            // Here and not when the stream is found to be gone, which may be seen by a call that is not kept.
+            self.least_epoch = self.least_epoch.max(least);
             self.subscriptions.wake_stream(&name);
         }
         Ok(())

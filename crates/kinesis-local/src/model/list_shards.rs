@@ -41,7 +41,7 @@ pub struct ListShardsRequest {
     pub stream: StreamTarget,
     /// From the reply before, which knows stream and filter.
     pub next_token: Option<String>,
-    /// The shards behind this one; not with a token.
+    /// The shards behind this one, of those that the filter admits; not with a token.
     pub exclusive_start_shard_id: Option<ShardId>,
     /// At most so many shards, 1 to 10,000. A reply has no more than 1,000.
     pub max_results: Option<u32>,
@@ -89,10 +89,12 @@ impl Kinesis {
                 let stream: &Stream = self.any_stream(&request.stream, now)?;
                 stream.check_created(request.stream_created)?;
                 let rule = rule(stream, request.filter.as_ref(), now)?;
-                let mut start = start_behind(request.exclusive_start_shard_id.as_ref())?;
-                if let Some(ShardFilter::AfterShardId(id)) = &request.filter {
-                    start = start_behind(Some(id))?;
-                }
+                let filter_start = match &request.filter {
+                    Some(ShardFilter::AfterShardId(id)) => Some(id),
+                    _ => None,
+                };
+                let start = start_behind(request.exclusive_start_shard_id.as_ref())?;
+                let start = later(start, start_behind(filter_start)?);
                 (stream, start, rule)
             }
         };
@@ -126,26 +128,30 @@ impl Kinesis {
                     .to_owned(),
             ));
         }
-        let ([created, last, kind, instant, issued], name) = open(Seal::ListShards, token)
+        let ([epoch, last, kind, instant, issued], name) = open(Seal::ListShards, token)
             .ok_or_else(|| KinesisError::InvalidArgument("Invalid NextToken.".to_owned()))?;
         if now.as_millis() > issued.saturating_add(TOKEN_LIFETIME) {
             return Err(KinesisError::expired_token());
         }
         self.admit_for_stream(Operation::ListShards, &StreamTarget::from(name.as_str()), now)?;
         let stream = self.stream_named(&name, now)?;
-        if stream.created.as_millis() != created {
-            return Err(KinesisError::InvalidArgument(
-                "The NextToken belongs to a stream that was deleted.".to_owned(),
-            ));
-        }
+        stream.check_token(Some(epoch))?;
         Ok((stream, Bound::Excluded(last), Rule::from_numbers(kind, instant)))
+    }
+}
+
+/// The start of what is behind both.
+fn later(one: Bound<u64>, other: Bound<u64>) -> Bound<u64> {
+    match (one, other) {
+        (Bound::Excluded(one), Bound::Excluded(other)) => Bound::Excluded(one.max(other)),
+        (Bound::Unbounded, start) | (start, _) => start,
     }
 }
 
 fn token(stream: &Stream, last: &ShardId, rule: Rule, now: Timestamp) -> String {
     let last = shard_number(last.as_str()).unwrap_or_default();
     let (kind, instant) = rule.numbers();
-    let numbers = [stream.created.as_millis(), last, kind, instant, now.as_millis()];
+    let numbers = [stream.epoch, last, kind, instant, now.as_millis()];
     seal(Seal::ListShards, &numbers, &stream.name)
 }
 

@@ -100,7 +100,7 @@ impl Kinesis {
         let (limits, shard_end) = (self.settings.limits, self.settings.shard_end);
         let stream = self.live_stream(&StreamTarget::from(cursor.stream.as_str()), now)?;
         let horizon = stream.horizon(now);
-        let same_stream = stream.created == cursor.stream_created;
+        let same_stream = stream.epoch == cursor.stream_epoch;
         let Some(shard) = stream.shards.get_mut(&cursor.shard).filter(|_| same_stream) else {
             return Err(KinesisError::ResourceNotFound(format!(
                 "The shard of the iterator in stream {} under account {} does not exist",

@@ -46,7 +46,7 @@ pub struct Settings {
     /// Bytes of memory that the stored records of all streams may take together, 1 GiB by default: their payloads
     /// and partition keys and some 130 bytes for each record. When a put would exceed it, the oldest records of the
     /// biggest shards go at once, some 1.5 % of all, as if their retention were over; small shards lose nothing to
-    /// big ones. [`Kinesis::evicted_records`] counts them. A single put is taken whatever its size. `usize::MAX` is
+    /// big ones. [`Kinesis::evicted_records`] counts them. The newest put always stays, whatever its size. `usize::MAX` is
     /// no bound.
     pub max_stored_bytes: usize,
 }
@@ -75,6 +75,8 @@ impl Default for Settings {
 pub struct Kinesis {
     pub(crate) settings: Settings,
     pub(crate) streams: BTreeMap<String, Stream>,
+    /// Above the epochs of all streams that were deleted.
+    pub(crate) least_epoch: u64,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) rates: Rates,
     pub(crate) room: Room,

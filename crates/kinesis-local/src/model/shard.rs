@@ -22,7 +22,8 @@ pub(crate) struct ShardState {
     pub(crate) range: HashRange,
     pub(crate) parents: Vec<ShardId>,
     pub(crate) children: Vec<u64>,
-    /// The second of creation that the sequence numbers tell: above the parents', even if the clock's is not.
+    /// The second of creation that the sequence numbers tell: above the parents' and not below the stream's, even if
+    /// the clock's is not.
     pub(crate) epoch: u64,
     pub(crate) created: Timestamp,
     pub(crate) closed: Option<Closed>,
@@ -41,8 +42,9 @@ pub(crate) struct Closed {
 }
 
 impl ShardState {
-    pub(crate) fn new(number: u64, range: HashRange, parents: &[&Self], now: Timestamp) -> Self {
-        let above_parents = parents.iter().map(|parent| parent.epoch + 1).max().unwrap_or(0);
+    /// A shard without records whose epoch is `least` at least.
+    pub(crate) fn new(number: u64, range: HashRange, parents: &[&Self], least: u64, now: Timestamp) -> Self {
+        let above_parents = parents.iter().map(|parent| parent.epoch + 1).max().unwrap_or(least);
         Self {
             number,
             id: shard_id(number),

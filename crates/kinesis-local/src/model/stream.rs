@@ -87,6 +87,9 @@ pub(crate) struct Stream {
     pub(crate) arn: String,
     pub(crate) account: String,
     pub(crate) created: Timestamp,
+    /// The second of creation that the sequence numbers of the first shards tell. It is above those of all streams
+    /// that had the name before, even if the clock's is not, and so tells this stream from them.
+    pub(crate) epoch: u64,
     pub(crate) mode: StreamMode,
     pub(crate) distribution: RecordDistribution,
     pub(crate) retention_hours: u32,
@@ -112,12 +115,21 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(name: &str, arn: String, account: &str, mode: StreamMode, now: Timestamp) -> Self {
+    /// A stream without shards whose epoch is `least` at least.
+    pub(crate) fn new(
+        name: &str,
+        arn: String,
+        account: &str,
+        mode: StreamMode,
+        least: u64,
+        now: Timestamp,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             arn,
             account: account.to_owned(),
             created: now,
+            epoch: least.max(now.as_secs()),
             mode,
             distribution: RecordDistribution::default(),
             retention_hours: 24,
@@ -199,6 +211,14 @@ impl Stream {
         )))
     }
 
+    /// Refuses a token for another stream of the same name, by its epoch.
+    pub(crate) fn check_token(&self, epoch: Option<u64>) -> Result<(), KinesisError> {
+        if epoch.is_none_or(|epoch| epoch == self.epoch) {
+            return Ok(());
+        }
+        Err(KinesisError::InvalidArgument("The NextToken belongs to a stream that was deleted.".to_owned()))
+    }
+
     /// Refuses what only a stream of mode [`StreamMode::Provisioned`] does.
     pub(crate) fn check_provisioned(&self) -> Result<(), KinesisError> {
         match self.mode {
@@ -229,6 +249,12 @@ impl Stream {
         }
     }
 
+    /// The highest epoch of its shards. That of an open shard, as children are above their parents: a retention
+    /// that is over does not lower it.
+    pub(crate) fn highest_epoch(&self) -> u64 {
+        self.open_shards().map(|shard| shard.epoch).max().unwrap_or(self.epoch)
+    }
+
     pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }
@@ -243,7 +269,7 @@ impl Stream {
         let number = self.next_shard;
         self.next_shard += 1;
         let parents: Vec<&ShardState> = parents.iter().filter_map(|parent| self.shards.get(parent)).collect();
-        let shard = ShardState::new(number, range, &parents, now);
+        let shard = ShardState::new(number, range, &parents, self.epoch, now);
         self.open.insert(range.start, number);
         self.shards.insert(number, shard);
         number

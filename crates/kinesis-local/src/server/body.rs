@@ -6,6 +6,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
 
+use super::transport::PATIENCE;
+
 /// The connection is to be cut instead of a reply, or of the rest of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is cut because a fault asks for it")]
@@ -16,6 +18,8 @@ pub(crate) struct Cut;
 pub(crate) enum BodyError {
     #[error("the request has more than {0} bytes")]
     TooLong(usize),
+    #[error("the request does not come to its end in {PATIENCE:?}")]
+    Slow,
     #[error("the request does not come to its end: {0}")]
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -27,7 +31,8 @@ pub(crate) async fn read(body: Incoming, limit: usize) -> Result<Bytes, BodyErro
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLong(limit));
     }
-    match Limited::new(body, limit).collect().await {
+    let read = tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await;
+    match read.map_err(|_| BodyError::Slow)? {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLong(limit)),
         Err(error) => Err(BodyError::Broken(error)),

@@ -12,12 +12,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 
 use super::Shared;
-use super::body::{self, Body};
+use super::body::{self, Body, BodyError};
 use crate::faults::{FaultId, Faults, Selector, many};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -27,8 +28,17 @@ pub(super) fn path(uri: &Uri) -> Option<&str> {
     uri.path_and_query()?.as_str().strip_prefix("/_control/")
 }
 
-pub(super) fn answer(shared: &Arc<Shared>, method: &Method, path: &str, body: &[u8]) -> Response<Body> {
-    let (status, body) = match respond(shared, method, path, body) {
+pub(super) fn answer(
+    shared: &Arc<Shared>,
+    method: &Method,
+    path: &str,
+    body: Result<Bytes, BodyError>,
+) -> Response<Body> {
+    let body = body.map_err(|error| match error {
+        BodyError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+        BodyError::Broken(_) | BodyError::Slow => (StatusCode::BAD_REQUEST, error.to_string()),
+    });
+    let (status, body) = match body.and_then(|body| respond(shared, method, path, &body)) {
         Ok(value) => (StatusCode::OK, value),
         Err((status, why)) => (status, json!({ "error": why })),
     };

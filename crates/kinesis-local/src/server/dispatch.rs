@@ -8,6 +8,7 @@ use super::Shared;
 use super::answer;
 use super::parameters::{Instant, Parameters, count, not_in_enum, required};
 use super::reply::Reply;
+use crate::faults::Failures;
 use crate::model::{
     CreateStreamRequest, DescribeStreamRequest, GetRecordsRequest, GetShardIteratorRequest, KinesisError,
     ListShardsRequest, ListStreamsRequest, MergeShardsRequest, Operation, PutRecordRequest,
@@ -15,18 +16,19 @@ use crate::model::{
     UpdateShardCountRequest,
 };
 
-/// Does what a request asks for. The model is held only while it works, not while requests are read or replies
+/// Does what a request asks for, except for the records of PutRecords that fail. The model is held only while it works, not while requests are read or replies
 /// written.
 pub(crate) fn dispatch(
     shared: &Shared,
     operation: Operation,
     mut p: Parameters,
+    failures: &Failures,
     now: Timestamp,
 ) -> Result<Reply, KinesisError> {
     match operation {
         Operation::PutRecords => {
             let request = PutRecordsRequest { stream: p.target(), records: p.entries()? };
-            let response = shared.model().put_records(request, now)?;
+            let response = shared.model().put_records_except(request, failures, now)?;
             Ok(Reply::Places(response))
         }
         Operation::GetRecords => {

@@ -78,7 +78,7 @@ impl Handle for KinesisWire {
         let (parts, body) = request.into_parts();
         let body = body::read(body, MAX_BODY).await;
         if let Some(path) = control::path(&parts.uri) {
-            return Ok(control::answer(&shared, &parts.method, path, &body.unwrap_or_default()));
+            return Ok(control::answer(&shared, &parts.method, path, body));
         }
         let form = Form::of(&parts.headers);
         let target = parts.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Handle for KinesisWire {
     }
 }
 
-/// Applies a call, with what the plan changes in its request and reply.
+/// Applies a call, with the records that the plan lets fail and what it changes in the reply.
 fn serve(
     shared: &Shared,
     operation: Operation,
@@ -154,21 +154,13 @@ fn serve(
     plan: &Plan,
     request: Request,
 ) -> Result<Reply, KinesisError> {
-    if !plan.changes_request() && !plan.changes_reply() {
-        let Request { form, body, parameters } = request;
-        return shared.apply(operation, parameters, || form.json(&body));
+    let Request { form, body, parameters } = request;
+    if !plan.changes_reply() {
+        return shared.apply(operation, parameters, &plan.failures, || form.json(&body));
     }
-    let json = request.json()?;
-    let edited = plan.edit_request(&json);
-    let reply = match edited.as_ref().map(|edited| &edited.request) {
-        None => shared.apply(operation, request.parameters, || Ok(json.clone()))?,
-        Some(None) => Reply::empty(),
-        Some(Some(rest)) => shared.apply(operation, Parameters::parse(rest)?, || Ok(rest.clone()))?,
-    };
+    let json = form.json(&body)?;
+    let reply = shared.apply(operation, parameters, &plan.failures, || Ok(json.clone()))?;
     let mut reply: Value = serde_json::from_str(&reply.into_json()).unwrap_or_default();
-    if let Some(edited) = edited {
-        edited.put_back(&mut reply);
-    }
     plan.edit_reply(call, &json, &mut reply, shared.now());
     Ok(match reply {
         Value::Null => Reply::empty(),

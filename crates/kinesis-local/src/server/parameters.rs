@@ -104,8 +104,8 @@ pub(crate) struct RecordParameter {
 #[derive(Debug)]
 pub(crate) struct Blob(Bytes);
 
-/// An instant: seconds with a fraction in JSON, rounded to milliseconds, the finest there is; integer milliseconds
-/// in CBOR, under a tag or not.
+/// An instant, cut to milliseconds, the finest there is: rounded up, the present would be in the future. Seconds with a
+/// fraction in JSON; integer milliseconds in CBOR, under a tag or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Instant(pub(crate) Timestamp);
 
@@ -290,10 +290,45 @@ impl<'de> Deserialize<'de> for Blob {
 impl<'de> Deserialize<'de> for Instant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let millis = match deserializer.is_human_readable() {
-            // A cast of a float saturates, and takes NaN for 0.
-            true => (f64::deserialize(deserializer)? * 1_000.0).round() as u64,
+            true => whole_millis(f64::deserialize(deserializer)?),
             false => u64::deserialize(deserializer)?,
         };
         Ok(Self(Timestamp::from_millis(millis)))
+    }
+}
+
+/// The last millisecond that is not after this many seconds. Few milliseconds are a float in seconds: what is the
+/// nearest to one means it.
+fn whole_millis(seconds: f64) -> u64 {
+    let nearest = (seconds * 1_000.0).round();
+    // A cast of a float saturates, and takes NaN for 0.
+    if nearest / 1_000.0 > seconds { (nearest - 1.0) as u64 } else { nearest as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_instant_between_two_milliseconds_is_the_earlier() {
+        for (seconds, millis) in [
+            (1_700_000_000.122_9, 1_700_000_000_122),
+            (1_700_000_000.999_999, 1_700_000_000_999),
+            (0.000_9, 0),
+            (-1.0, 0),
+            (f64::NAN, 0),
+            (f64::INFINITY, u64::MAX),
+        ] {
+            assert_eq!(whole_millis(seconds), millis, "{seconds}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_whole_millisecond_stays_itself(millis in 0_u64..4_102_444_800_000) {
+            let text = Timestamp::from_millis(millis).to_string();
+            prop_assert_eq!(whole_millis(text.parse().unwrap()), millis);
+        }
     }
 }

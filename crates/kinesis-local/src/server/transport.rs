@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,6 +27,10 @@ use super::body::{Body, Cut};
 const MAX_STREAMS: u32 = 1_000;
 /// Connections that one port has at a time. Others wait until one of these ends.
 const MAX_CONNECTIONS: usize = 2_000;
+/// How long a connection may wait for a client: for the head of a request, the first as well as the next, for its body,
+/// and for TLS. More than clients keep idle connections, which are 90 seconds at most, so that they are the first to
+/// close.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait when the system has no socket to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -34,6 +38,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     reset: Arc<AtomicBool>,
+    /// Whether something went over it since it was last looked at.
+    busy: Arc<AtomicBool>,
     stopped: watch::Receiver<()>,
 }
 
@@ -42,6 +48,21 @@ impl Connection {
     pub(crate) fn reset(&self) -> Cut {
         self.reset.store(true, Ordering::Relaxed);
         Cut
+    }
+
+    /// Waits until nothing has gone over the connection for a time, and no call runs on it. hyper has a timeout for
+    /// the head of a request in HTTP/1 alone, which begins when it has seen which version the client speaks.
+    async fn idle(&self) {
+        // Each call holds the connection to its end. So do, without a call, the wire, the service and who waits here.
+        const WITHOUT_CALL: usize = 3;
+        loop {
+            self.busy.store(false, Ordering::Relaxed);
+            tokio::time::sleep(PATIENCE).await;
+            let runs = Arc::strong_count(&self.reset) > WITHOUT_CALL;
+            if !runs && !self.busy.load(Ordering::Relaxed) {
+                return;
+            }
+        }
     }
 
     /// Waits until the server is told to stop.
@@ -80,7 +101,7 @@ pub(crate) async fn serve(
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
                     let connection =
-                        Connection { reset: Arc::new(AtomicBool::new(false)), stopped: stopped.clone() };
+                        Connection { reset: Arc::default(), busy: Arc::default(), stopped: stopped.clone() };
                     let (tls, handler, watcher) = (tls.clone(), handler.clone(), graceful.watcher());
                     connections.spawn(converse(stream, tls, handler, connection, watcher));
                 }
@@ -105,13 +126,13 @@ async fn converse(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY on a connection");
     }
-    let wire = Wire { stream, reset: connection.reset.clone() };
+    let wire = Wire { stream, reset: connection.reset.clone(), busy: connection.busy.clone() };
     let Some(tls) = tls else { return speak(wire, handler, connection, watcher).await };
     let greeted = tokio::select! {
-        greeted = tls.accept(wire) => greeted,
+        greeted = tokio::time::timeout(PATIENCE, tls.accept(wire)) => greeted,
         () = connection.stopped() => return,
     };
-    match greeted {
+    match greeted.unwrap_or_else(|slow| Err(slow.into())) {
         Ok(stream) => speak(stream, handler, connection, watcher).await,
         Err(error) => tracing::debug!(%error, "no TLS on a connection"),
     }
@@ -123,12 +144,19 @@ async fn speak(
     connection: Connection,
     watcher: Watcher,
 ) {
-    let service = service_fn(move |request| handler.clone().handle(request, connection.clone()));
+    let calls = connection.clone();
+    let service = service_fn(move |request| handler.clone().handle(request, calls.clone()));
     let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     server.http2().max_concurrent_streams(MAX_STREAMS);
-    let conversation = server.serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(conversation).await {
-        tracing::debug!(error, "a connection ended early");
+    let conversation = watcher.watch(server.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        ended = conversation => {
+            if let Err(error) = ended {
+                tracing::debug!(error, "a connection ended early");
+            }
+        }
+        () = connection.idle() => tracing::debug!("a connection is closed, as nothing comes"),
     }
 }
 
@@ -136,6 +164,7 @@ async fn speak(
 struct Wire {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
+    busy: Arc<AtomicBool>,
 }
 
 impl Wire {
@@ -144,6 +173,15 @@ impl Wire {
             true => Err(io::ErrorKind::ConnectionReset.into()),
             false => Ok(()),
         }
+    }
+}
+
+impl Wire {
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.busy.store(true, Ordering::Relaxed);
+        }
+        written
     }
 }
 
@@ -171,7 +209,12 @@ impl AsyncRead for Wire {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check()?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.busy.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 
@@ -182,7 +225,8 @@ impl AsyncWrite for Wire {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note(written)
     }
 
     fn poll_write_vectored(
@@ -191,7 +235,8 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -205,5 +250,63 @@ impl AsyncWrite for Wire {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use hyper::Version;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::body::whole;
+    use super::*;
+
+    /// Serves a path at once, and another never.
+    #[derive(Clone)]
+    struct Clerk;
+
+    impl Handle for Clerk {
+        async fn handle(
+            self,
+            request: Request<Incoming>,
+            connection: Connection,
+        ) -> Result<Response<Body>, Cut> {
+            if request.uri().path() == "/never" {
+                connection.stopped().await;
+            }
+            assert_eq!(request.version(), Version::HTTP_11);
+            Ok(Response::new(whole(Bytes::new())))
+        }
+    }
+
+    /// What comes until the end, if there is an end within an hour, of a connection that says this.
+    async fn heard(said: &str, tls: Option<TlsAcceptor>) -> Option<String> {
+        let (_stop, stopped) = watch::channel(());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(serve(listener, tls, Clerk, stopped));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        let ended = tokio::time::timeout(Duration::from_secs(3_600), stream.read_to_string(&mut reply)).await;
+        server.abort();
+        ended.is_ok().then_some(reply)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_which_nothing_comes_gives_up_its_place() {
+        for said in ["", "GET / HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            assert!(heard(said, None).await.is_some(), "{said:?}");
+        }
+        let certificate = crate::server::Certificate::new().unwrap();
+        assert!(heard("", Some(certificate.acceptor)).await.is_some());
+        let reply = heard("GET / HTTP/1.1\r\nHost: a\r\n\r\n", None).await.unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_a_call_that_runs_keeps_its_place() {
+        assert_eq!(heard("GET /never HTTP/1.1\r\nHost: a\r\n\r\n", None).await, None);
     }
 }

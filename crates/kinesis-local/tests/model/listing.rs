@@ -199,3 +199,18 @@ fn a_list_is_of_the_stream_that_was_created_then() {
     let now = bench.now;
     assert_eq!(list(&mut bench, Some(now)), Ok(1));
 }
+
+#[test]
+fn what_is_asked_for_behind_two_shards_is_behind_both() {
+    let mut bench = Bench::new(4);
+    for (start, after) in [(SHARD_0, SHARD_2), (SHARD_2, SHARD_0), (SHARD_2, SHARD_2)] {
+        let request = ListShardsRequest {
+            stream: "flights".into(),
+            exclusive_start_shard_id: Some(start.into()),
+            filter: Some(ShardFilter::AfterShardId(after.into())),
+            ..Default::default()
+        };
+        let shards = bench.model.list_shards(request, bench.now).unwrap().shards;
+        assert_eq!((shards.len(), shards[0].id.as_str()), (1, "shardId-000000000003"), "{start} {after}");
+    }
+}

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use kinesis_local::model::StartingPosition::Latest;
 use kinesis_local::model::{
-    CreateStreamRequest, DescribeStreamRequest, ListShardsRequest, PutRecordsEntry, Settings, StreamMode,
-    StreamStatus, StreamTarget,
+    CreateStreamRequest, DescribeStreamRequest, ListShardsRequest, PutRecordsEntry, Settings,
+    StartingPosition, StreamMode, StreamStatus, StreamTarget,
 };
 
 use crate::{Bench, SHARD_0, code};
@@ -107,4 +107,26 @@ fn the_retention_is_changed_only_in_the_direction_of_the_call() {
             if fits { Ok(()) } else { Err("InvalidArgumentException") }
         );
     }
+}
+
+#[test]
+fn a_stream_made_again_within_a_millisecond_is_another_with_higher_numbers() {
+    let mut bench = Bench::new(1);
+    let mut last = bench.put("old").sequence_number;
+    let [left, right] = bench.split(SHARD_0, 1_000).unwrap();
+    bench.merge(left.as_str(), right.as_str()).unwrap();
+    last = last.max(bench.put("old").sequence_number);
+    let old = bench.iterator(SHARD_0, Latest).unwrap();
+    let page = ListShardsRequest { stream: "flights".into(), max_results: Some(1), ..Default::default() };
+    let token = bench.model.list_shards(page, bench.now).unwrap().next_token;
+    bench.model.delete_stream(&"flights".into(), bench.now).unwrap();
+    bench.create("flights", 2);
+
+    assert_eq!(code(bench.get(&old, None)), "ResourceNotFoundException");
+    let next_page = ListShardsRequest { next_token: token, ..Default::default() };
+    assert_eq!(code(bench.model.list_shards(next_page, bench.now)), "InvalidArgumentException");
+    assert!(bench.shards().iter().all(|shard| shard.starting_sequence > last));
+    assert!(bench.put("new").sequence_number > last);
+    let at = StartingPosition::AfterSequenceNumber(last.to_string());
+    assert_eq!(code(bench.iterator(SHARD_0, at)), "InvalidArgumentException");
 }

@@ -2,6 +2,8 @@
 
 use kinesis_local::LocalAws;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::kinesis_client;
 use super::raw::exchange;
@@ -71,6 +73,14 @@ async fn what_is_wrong_is_told() {
     for (method, path, body, status, word) in [
         ("POST", "faults", "{", 400, "column"),
         ("POST", "faults", r#"[{"do": "hang"}, {"does": "hang"}]"#, 400, "does"),
+        ("POST", "faults", r#"[{"do": "hang"}, {"on": "GetRecord"}]"#, 400, "fault 2 of 2"),
+        (
+            "POST",
+            "faults",
+            r#"{"on": "Scan", "do": {"error": {"code": "a", "status": 99}}}"#,
+            400,
+            "status is 99",
+        ),
         ("GET", "calls?operation=Scan", "", 400, "operation"),
         ("GET", "faults/7", "", 404, "number"),
         ("PUT", "faults", "", 405, "method"),
@@ -81,4 +91,20 @@ async fn what_is_wrong_is_told() {
         assert!(reply["error"].as_str().unwrap().contains(word), "{reply}");
     }
     assert!(aws.faults().list().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_told_as_such() {
+    let aws = LocalAws::start().await.unwrap();
+    let head =
+        format!("POST /_control/faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 17 << 20);
+    let mut stream = TcpStream::connect(aws.kinesis_url().strip_prefix("http://").unwrap()).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = vec![0; 400];
+    let mut length = 0;
+    while !reply[..length].ends_with(b"}\n") {
+        length += stream.read(&mut reply[length..]).await.unwrap();
+    }
+    let reply = String::from_utf8_lossy(&reply[..length]);
+    assert!(reply.starts_with("HTTP/1.1 413 ") && reply.contains("16777216 bytes"), "{reply}");
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kinesis::primitives::Blob;
-use kinesis_local::LocalAws;
 use kinesis_local::faults::{Fault, Refusal, Selector, Service};
+use kinesis_local::{LocalAws, StartError};
 use serde_json::json;
 
 use super::dynamodb::create_leases;
@@ -219,8 +219,8 @@ async fn a_fault_strikes_only_what_it_is_for() {
     let faults = world.aws.faults();
     for other in [
         Fault::on("PutRecord").stream("trains"),
-        Fault::on("PutRecord").service(Service::DynamoDb),
-        Fault::on("PutRecord").shard("shardId-000000000000"),
+        Fault::on("PutItem").service(Service::DynamoDb).table("jobs"),
+        Fault::on("GetRecords").shard("shardId-000000000000"),
         Fault::on("PutItem").table("jobs"),
         Fault::on("PutItem").key("another shard"),
         Fault::on("UpdateItem"),
@@ -280,4 +280,17 @@ async fn the_same_seed_brings_the_same_faults() {
     };
     assert_eq!(run(1).await, run(1).await);
     assert_ne!(run(1).await, run(2).await);
+}
+
+#[tokio::test]
+#[should_panic(expected = "the nearest is GetRecords")]
+async fn a_fault_that_could_never_strike_stops_the_test_that_adds_it() {
+    LocalAws::start().await.unwrap().faults().add(Fault::on("GetRecord").throttle());
+}
+
+#[tokio::test]
+async fn a_fault_that_could_never_strike_keeps_the_services_from_starting() {
+    let builder = LocalAws::builder().fault(Fault::on("ListStreams").empty_page());
+    let error = builder.start().await.unwrap_err();
+    assert!(matches!(&error, StartError::Fault(why) if why.to_string().contains("GetRecords")), "{error:?}");
 }

@@ -8,7 +8,7 @@ use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::primitives::Blob;
 use aws_sdk_kinesis::types::{PutRecordsRequestEntry, ShardFilter, ShardFilterType};
 use kinesis_local::LocalAws;
-use kinesis_local::faults::Fault;
+use kinesis_local::faults::{Fault, RecordFailure};
 
 use super::kinesis_client;
 
@@ -117,7 +117,8 @@ async fn records_fail_by_their_place_and_only_the_others_are_stored() {
         client.put_records().stream_name("flights").set_records(Some(records.into())).send()
     };
     aws.faults().add(Fault::on("PutRecords").times(1).fail_records([0]));
-    aws.faults().add(Fault::on("PutRecords").times(1).fail_records_with([2], "InternalFailure", "why not"));
+    let refused = Fault::on("PutRecords").times(1);
+    aws.faults().add(refused.fail_records_with([2, 9], RecordFailure::InternalFailure, "why not"));
     let reply = put().await.unwrap();
     assert_eq!(reply.failed_record_count(), Some(2));
     let codes: Vec<_> = reply.records().iter().map(|record| record.error_code()).collect();
@@ -128,6 +129,14 @@ async fn records_fail_by_their_place_and_only_the_others_are_stored() {
 
     aws.faults().add(Fault::on("PutRecords").times(1).fail_records(0..500));
     assert_eq!(put().await.unwrap().failed_record_count(), Some(3));
+    // What the service would refuse is refused, even if every record is to fail.
+    aws.faults().add(Fault::on("PutRecords").times(2).fail_records(0..500));
+    let entry = PutRecordsRequestEntry::builder().partition_key("a").data(Blob::new(vec![0; 2 << 20]));
+    let call = client.put_records().stream_name("flights").records(entry.build().unwrap());
+    assert!(call.send().await.unwrap_err().into_service_error().meta().code().is_some());
+    let entry = PutRecordsRequestEntry::builder().partition_key("a").data(Blob::new("x"));
+    let call = client.put_records().stream_name("nowhere").records(entry.build().unwrap());
+    assert!(call.send().await.unwrap_err().into_service_error().is_resource_not_found_exception());
     let page = client.get_records().shard_iterator(iterator(&client).await).send().await.unwrap();
     let stored: Vec<&[u8]> = page.records().iter().map(|record| record.data().as_ref()).collect();
     assert_eq!(stored, [b"1"]);

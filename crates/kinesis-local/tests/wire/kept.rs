@@ -107,3 +107,39 @@ async fn a_line_that_was_not_finished_is_dropped_and_anything_else_is_told() {
     let error = LocalAws::builder().data(directory.path()).start().await.unwrap_err();
     assert!(matches!(&error, StartError::Data(why) if why.to_string().contains("line 3")), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_stream_made_again_at_once_is_the_same_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = || std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_500);
+    let start = || LocalAws::builder().data(directory.path()).clock(clock).start();
+    let aws = start().await.unwrap();
+    let client = kinesis_client(&aws);
+    let mut numbers = Vec::new();
+    for stream in ["trains", "flights", "flights"] {
+        aws.create_stream(stream, 1).unwrap();
+        numbers.push(aws.put(stream, "a", "1").unwrap().sequence_number);
+        if numbers.len() < 3 {
+            client.delete_stream().stream_name(stream).send().await.unwrap();
+            // It is forgotten here already, and at the next start only when its name is used.
+            client.list_streams().send().await.unwrap();
+        }
+    }
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    let before = records(&aws).await;
+    let call = client.get_shard_iterator().stream_name("flights").shard_id("shardId-000000000000");
+    let iterator = call.shard_iterator_type("TRIM_HORIZON".into()).send().await.unwrap().shard_iterator;
+    aws.stop().await;
+    let aws = start().await.unwrap();
+    assert_eq!(records(&aws).await, before);
+    let read = kinesis_client(&aws).get_records().set_shard_iterator(iterator).send().await.unwrap();
+    assert_eq!(read.records().len(), 1);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_none_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = LocalAws::builder().data(file.path()).start().await.unwrap_err();
+    let path = file.path().to_str().unwrap();
+    assert!(matches!(&error, StartError::Data(why) if why.to_string().contains(path)), "{error:?}");
+}

@@ -1,6 +1,7 @@
 //! What the SDK would never send.
 
 use std::io;
+use std::time::{Duration, UNIX_EPOCH};
 
 use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
@@ -265,4 +266,18 @@ async fn a_request_that_cannot_be_read_still_meets_the_faults_of_its_stream() {
     let reply = post(&aws, "Kinesis_20131202.PutRecord", JSON, body).await;
     assert!(reply.contains("ProvisionedThroughputExceededException"), "{reply}");
     assert_eq!(fault.fired(), 1);
+}
+
+#[tokio::test]
+async fn the_present_is_not_in_the_future_however_finely_it_is_told() {
+    let clock = || UNIX_EPOCH + Duration::from_millis(1_700_000_000_122);
+    let aws = LocalAws::builder().clock(clock).stream("flights", 1).start().await.unwrap();
+    for fraction in ["122", "1225", "122999"] {
+        let body = format!(
+            r#"{{"StreamName": "flights", "ShardId": "shardId-000000000000", "ShardIteratorType": "AT_TIMESTAMP",
+                "Timestamp": 1700000000.{fraction}}}"#
+        );
+        let reply = post(&aws, "Kinesis_20131202.GetShardIterator", JSON, &body).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{fraction}: {reply}");
+    }
 }
