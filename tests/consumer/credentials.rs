@@ -105,7 +105,9 @@ async fn keys_that_expire_again_and_again_and_cannot_be_renewed_for_a_while_need
     let keys = ShortLived::new(&aws);
     let notes = new_notes();
     let recorder = Recorder::new(&notes).start();
-    let consumer = builder(quick_conf(&aws), recorder.clone())
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = SHORT_LEASE;
+    let consumer = builder(conf, recorder.clone())
         .credentials(SharedCredentialsProvider::new(keys.clone()))
         .notices(recorder.recipient())
         .start()
@@ -150,7 +152,7 @@ async fn a_clock_that_goes_wrong_while_it_runs_is_named_and_survived() {
         let notes = new_notes();
         let recorder = Recorder::new(&notes).start();
         let mut conf = quick_conf(&aws);
-        conf.lease.failover_time = Duration::from_secs(2);
+        conf.lease.failover_time = 2 * SHORT_LEASE;
         let consumer = builder(conf, recorder.clone())
             .notices(recorder.recipient())
             .placement(Placement::CurrentThread)
@@ -159,18 +161,19 @@ async fn a_clock_that_goes_wrong_while_it_runs_is_named_and_survived() {
         let mut put = 0;
         put_next(&aws, &mut put);
         all_have_come(&notes, put).await;
+        eventually("both shards are read", async || consumer.status().shards.len() == 2).await;
 
         let refused = aws.faults().add(Fault::on_any().error(for_the_clock(code)));
         let is_loss = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::LeaseLost { .. });
         put_next(&aws, &mut put);
-        let lost = |noted: &Noted| noted.notices.iter().filter(|notice| is_loss(notice)).count();
-        notes.wait_for("both losses", |noted| lost(noted) >= 2).await;
         eventually("the errors are told", async || {
             ["GetRecords", "UpdateItem"]
                 .iter()
                 .all(|call| !logs.with(&["ERROR", call, code, "clock"]).is_empty())
         })
         .await;
+        let lost = |noted: &Noted| noted.notices.iter().filter(|notice| is_loss(notice)).count();
+        notes.wait_for("both losses", |noted| lost(noted) >= 2).await;
         put_next(&aws, &mut put);
         refused.remove();
         all_have_come(&notes, put).await;

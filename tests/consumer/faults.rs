@@ -11,8 +11,6 @@ use kinesis_local::faults::Fault;
 
 use crate::support::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// What may happen to any call and be over at the next: each a fault for one call.
 const PASSING: [fn(Fault) -> Fault; 5] = [
     |fault| fault.error("ProvisionedThroughputExceededException"),
@@ -279,8 +277,9 @@ async fn a_read_that_hangs_does_not_hold_up_a_stop() {
     let aws = local_aws(2).await;
     let keys = keys_by_shard(&aws);
     let notes = new_notes();
-    let conf = quick_conf(&aws);
-    let (table, request_timeout) = (conf.table_name(), conf.aws.request_timeout);
+    let mut conf = quick_conf(&aws);
+    conf.aws.request_timeout = 10 * MINUTE;
+    let table = conf.table_name();
     put_numbers(&aws, &keys, 0..5);
     let consumer = start_noting(conf, &notes);
     notes.wait_for("all records", |noted| noted.deliveries.len() >= 5 * keys.len()).await;
@@ -288,41 +287,9 @@ async fn a_read_that_hangs_does_not_hold_up_a_stop() {
     let hanging: Vec<_> = hanging.collect();
     join_all(hanging.iter().map(|fault| struck(fault, 1))).await;
 
-    let since = Instant::now();
-    assert!(consumer.stop().await.unwrap().is_clean());
-    assert!(since.elapsed() < request_timeout / 4, "{:?}", since.elapsed());
+    let stop = consumer.stop_within(60 * MINUTE);
+    assert!(tokio::time::timeout(MINUTE, stop).await.unwrap().unwrap().is_clean());
     assert_checkpoints(&aws, &table, &notes.now()).await;
-}
-
-#[actix::test]
-async fn a_renewal_whose_reply_is_lost_loses_no_lease() {
-    let aws = local_aws(1).await;
-    let keys = keys_by_shard(&aws);
-    let notes = new_notes();
-    let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = Duration::from_secs(2);
-    let table = conf.table_name();
-    put_numbers(&aws, &keys, 0..5);
-    let consumer = start_noting(conf, &notes);
-    notes.wait_for("the first records", |noted| noted.deliveries.len() >= 5).await;
-    eventually("the checkpoint is stored", async || {
-        let noted = notes.now();
-        rows(&aws, &table).await.values().all(|row| {
-            text(row, "checkpoint").as_ref() == noted.deliveries.last().map(|delivery| &delivery.sequence)
-        })
-    })
-    .await;
-    // With nothing to store, the writes are renewals.
-    let lost = aws.faults().add(Fault::on("UpdateItem").table(&table).times(2).lose_reply());
-    struck(&lost, 2).await;
-    let renewed = aws.faults().add(Fault::on("UpdateItem").table(&table));
-    struck(&renewed, 1).await;
-    put_numbers(&aws, &keys, 5..10);
-    notes.wait_for("all records", |noted| noted.deliveries.len() >= 10).await;
-    assert!(consumer.stop().await.unwrap().is_clean());
-    let noted = notes.now();
-    assert_undisturbed(&noted, &keys, 10);
-    assert_checkpoints(&aws, &table, &noted).await;
 }
 
 #[actix::test]
@@ -330,9 +297,8 @@ async fn a_checkpoint_whose_reply_is_lost_is_stored_and_so_are_those_after_it() 
     let aws = local_aws(1).await;
     let keys = keys_by_shard(&aws);
     let notes = new_notes();
-    let mut conf = quick_conf(&aws);
+    let conf = quick_conf(&aws);
     // The writes of this test are checkpoints, since no renewal is due.
-    conf.lease.failover_time = MINUTE;
     let table = conf.table_name();
     let consumer = start_noting(conf, &notes);
     let is_started = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::ShardStarted { .. });
@@ -361,7 +327,6 @@ async fn while_the_lease_table_is_throttled_delivery_goes_on_and_the_checkpoint_
     let keys = keys_by_shard(&aws);
     let notes = new_notes();
     let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = Duration::from_secs(20);
     conf.checkpointer.backoff.min = Duration::from_millis(50);
     conf.checkpointer.backoff.max = Duration::from_millis(200);
     let table = conf.table_name();
@@ -428,7 +393,8 @@ async fn a_checkpoint_that_hangs_holds_up_no_delivery_and_loses_no_lease() {
     let aws = local_aws(1).await;
     let keys = keys_by_shard(&aws);
     let notes = new_notes();
-    let conf = quick_conf(&aws);
+    let mut conf = quick_conf(&aws);
+    conf.aws.request_timeout = Duration::from_secs(2);
     let table = conf.table_name();
     let consumer = start_noting(conf, &notes);
     let is_started = |notice: &ConsumerNotice| matches!(notice, ConsumerNotice::ShardStarted { .. });
@@ -459,7 +425,6 @@ async fn twenty_consumers_find_their_shards_without_describing_the_stream() {
         let notes = new_notes();
         let mut conf = quick_conf(&aws);
         conf.application_name = format!("application-{number}");
-        conf.lease.failover_time = MINUTE;
         (start_noting(conf, &notes), notes)
     });
     let consumers: Vec<_> = consumers.collect();

@@ -1,6 +1,6 @@
 //! The lease table: what is taken, kept, released and left alone.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use actix::Actor;
 use actix_kinesis::config::InitialPosition;
@@ -12,8 +12,6 @@ use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
 
 use crate::support::*;
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Creates the lease table as a KCL would.
 async fn create_table(aws: &LocalAws, table: &str) {
@@ -85,52 +83,21 @@ async fn rows_are_as_the_kcl_writes_them() {
 }
 
 #[actix::test]
-async fn a_live_lease_is_left_alone_and_a_released_one_is_taken_at_once() {
-    let aws = local_aws(2).await;
-    let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = Duration::from_secs(2);
-    let first_notes = new_notes();
-    let second_notes = new_notes();
-    let first = builder(conf.clone(), Recorder::new(&first_notes).start()).start().unwrap();
-    eventually("the first worker has both shards", async || first.status().shards.len() == 2).await;
-    let second = builder(conf.clone(), Recorder::new(&second_notes).start()).start().unwrap();
-    eventually("the second worker runs", async || second.status().state == ConsumerState::Running).await;
-
-    let since = Instant::now();
-    let mut put = 0;
-    eventually("one and a half failover times have passed", async || {
-        aws.put(STREAM, "key", put.to_string()).unwrap();
-        put += 1;
-        since.elapsed() > conf.lease.failover_time * 3 / 2
-    })
-    .await;
-    first_notes.wait_for("all records", |noted| noted.deliveries.len() == put).await;
-    assert_eq!(second.status().shards, []);
-
-    assert!(first.stop().await.unwrap().is_clean());
-    let released = Instant::now();
-    eventually("the second worker has both shards", async || second.status().shards.len() == 2).await;
-    assert!(released.elapsed() < conf.lease.failover_time, "a released lease needs no failover");
-    aws.put(STREAM, "key", "after").unwrap();
-    let noted = second_notes.wait_for("a record", |noted| !noted.deliveries.is_empty()).await;
-    assert_eq!(noted.payloads(), ["after"], "nothing that is checkpointed comes again");
-    assert!(second.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
 async fn the_lease_of_a_dead_worker_is_taken_after_the_failover_time_behind_its_checkpoint() {
     let aws = local_aws(1).await;
     let sequences: Vec<String> = (0..10)
         .map(|index| aws.put(STREAM, "key", index.to_string()).unwrap().sequence_number.to_string())
         .collect();
     let notes = new_notes();
-    let conf = quick_conf(&aws);
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = SHORT_LEASE;
     let table = conf.table_name();
     create_table(&aws, &table).await;
     seed(&aws, &table, &shard_id(&aws, 0), Some("ghost"), 7, &sequences[3]).await;
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
-    let noted = notes.wait_for("the rest", |noted| noted.deliveries.len() >= 6).await;
-    assert_eq!(noted.payloads(), ["4", "5", "6", "7", "8", "9"]);
+    let noted = notes.wait_for("the rest", |noted| noted.payloads().contains(&"9")).await;
+    // On a machine that stands still, a lease so short is lost and its records come again.
+    assert_eq!(noted.first_by_key()["key"], ["4", "5", "6", "7", "8", "9"]);
     let row = rows(&aws, &table).await.remove(&shard_id(&aws, 0)).unwrap();
     assert!(number(&row, "leaseCounter").unwrap() > 7, "the counter goes on, never back");
     assert_eq!(text(&row, "somethingElse").as_deref(), Some("kept"));
@@ -147,8 +114,7 @@ async fn a_checkpoint_at_the_very_end_of_a_closed_shard_is_its_end_though_the_se
     children.iter().for_each(|child| drop(aws.put(STREAM, &keys[child.as_str()], "of a child").unwrap()));
     let end = aws.shards(STREAM).unwrap()[0].ending_sequence.clone().unwrap();
     let notes = new_notes();
-    let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = MINUTE;
+    let conf = quick_conf(&aws);
     let table = conf.table_name();
     create_table(&aws, &table).await;
     seed(&aws, &table, &parent, None, 5, end.as_str()).await;
@@ -210,13 +176,13 @@ async fn an_open_shard_whose_row_is_at_its_end_is_told_of_and_the_others_are_rea
 #[actix::test]
 async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
     let aws = local_aws(2).await;
+    let keys = keys_by_shard(&aws);
     let notes = new_notes();
     let conf = quick_conf(&aws);
     let table = conf.table_name();
-    let recorder = Recorder::new(&notes).start();
-    let consumer = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
+    let consumer = start_noting(conf, &notes);
     eventually("both shards are read", async || consumer.status().shards.len() == 2).await;
-    let stolen = shard_id(&aws, 0);
+    let [stolen, other] = [shard_id(&aws, 0), shard_id(&aws, 1)];
     dynamodb(&aws)
         .update_item()
         .table_name(&table)
@@ -227,12 +193,18 @@ async fn an_owner_changed_by_hand_is_a_lost_lease_and_the_other_shards_go_on() {
         .send()
         .await
         .unwrap();
+    // Its checkpoint is the first write that is refused.
+    aws.put(STREAM, &keys[&stolen], "of the lost shard").unwrap();
     let noted = notes.wait_for("the shutdown", |noted| !noted.shutdowns.is_empty()).await;
     assert_eq!(noted.shutdowns[0].shard.as_str(), stolen);
     assert!(matches!(noted.shutdowns[0].reason, ShutdownReason::LeaseLost(_)));
-    assert_eq!(consumer.status().shards.len(), 1);
-    // The thief never renews: after the failover time the lease comes back.
-    eventually("both shards are read again", async || consumer.status().shards.len() == 2).await;
+    aws.put(STREAM, &keys[&other], "of the other shard").unwrap();
+    notes.wait_for("the other shard", |noted| noted.payloads().contains(&"of the other shard")).await;
+    let read: Vec<_> = consumer.status().shards.into_iter().map(|shard| shard.shard.to_string()).collect();
+    assert_eq!(read, [other]);
+    let row = rows(&aws, &table).await.remove(&stolen).unwrap();
+    assert_eq!(text(&row, "leaseOwner").as_deref(), Some("thief"));
+    assert_eq!(text(&row, "checkpoint").as_deref(), Some("TRIM_HORIZON"));
     assert!(consumer.stop().await.unwrap().is_clean());
 }
 
@@ -291,6 +263,7 @@ async fn rows_deleted_by_hand_are_made_again_with_the_checkpoints_they_had() {
     let aws = local_aws(1).await;
     let mut conf = quick_conf(&aws);
     conf.initial_position = InitialPosition::Latest;
+    conf.lease.failover_time = SHORT_LEASE;
     let table = conf.table_name();
     let notes = new_notes();
     let consumer = builder(conf, Recorder::new(&notes).start()).start().unwrap();
@@ -326,37 +299,6 @@ async fn started_at_an_instant_nothing_older_comes() {
     let noted = notes.wait_for("a record", |noted| !noted.deliveries.is_empty()).await;
     assert_eq!(noted.payloads(), ["after"]);
     assert!(consumer.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
-async fn two_processes_with_one_worker_id_read_each_shard_once() {
-    let aws = local_aws(2).await;
-    let mut conf = quick_conf(&aws);
-    conf.lease.worker_id = Some("same".to_owned());
-    conf.lease.failover_time = Duration::from_secs(1);
-    let notes = [new_notes(), new_notes()];
-    let consumers =
-        notes.each_ref().map(|notes| builder(conf.clone(), Recorder::new(notes).start()).start().unwrap());
-    eventually("both shards are read", async || {
-        consumers.iter().map(|consumer| consumer.status().shards.len()).sum::<usize>() == 2
-    })
-    .await;
-    let since = Instant::now();
-    let mut put = 0;
-    eventually("two failover times have passed", async || {
-        aws.put(STREAM, &format!("key-{put}"), put.to_string()).unwrap();
-        put += 1;
-        since.elapsed() > conf.lease.failover_time * 2
-    })
-    .await;
-    eventually("all records have come", async || {
-        notes.iter().map(|notes| notes.now().deliveries.len()).sum::<usize>() >= put
-    })
-    .await;
-    assert_eq!(notes.iter().map(|notes| notes.now().deliveries.len()).sum::<usize>(), put);
-    for consumer in &consumers {
-        assert!(consumer.stop().await.unwrap().is_clean());
-    }
 }
 
 #[actix::test]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::consumer::{ConsumerNotice, EventHandle, EventProcessed, ShutdownReason};
@@ -136,8 +135,7 @@ async fn an_exhausted_shard_is_not_called_any_more() {
     aws.put(STREAM, "key", "last").unwrap();
     aws.split(STREAM, &parent).unwrap();
     let notes = new_notes();
-    let mut conf = quick_conf(&aws);
-    conf.lease.failover_time = Duration::from_secs(60);
+    let conf = quick_conf(&aws);
     let table = conf.table_name();
     let first = start_noting(conf.clone(), &notes);
     let started = |noted: &Noted| {

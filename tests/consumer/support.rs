@@ -18,8 +18,13 @@ pub(crate) use crate::recorder::*;
 pub(crate) const STREAM: &str = "orders";
 const APPLICATION: &str = "test";
 
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+
 /// No condition of these tests takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The failover time of tests in which a lease has to expire.
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);
 
 pub(crate) fn new_notes() -> Notes {
     Notes::waiting(PATIENCE)
@@ -39,20 +44,21 @@ pub(crate) async fn start_aws(aws: kinesis_local::Builder) -> LocalAws {
     aws.start().await.unwrap()
 }
 
-/// Settings under which everything that takes time takes little.
+/// Settings under which everything that takes time takes little, but no lease is lost and no stop is cut short because
+/// the machine is busy: what is about that says so, in [`SHORT_LEASE`].
 pub(crate) fn quick_conf(aws: &LocalAws) -> ConsumerConf {
     let mut conf = ConsumerConf::new(APPLICATION, STREAM);
     conf.aws.region = Some("us-east-1".to_owned());
     conf.aws.kinesis_endpoint = Some(aws.kinesis_url());
     conf.aws.dynamodb_endpoint = Some(aws.dynamodb_url());
-    conf.lease.failover_time = Duration::from_secs(3);
+    conf.lease.failover_time = MINUTE;
     conf.lease.shard_sync_interval = Duration::from_secs(1);
     conf.polling.idle_time = Duration::from_millis(200);
     conf.checkpointer.interval = Duration::from_millis(100);
     conf.worker.batch_timeout = Duration::from_secs(30);
     conf.worker.restart_backoff =
         BackoffConf { min: Duration::from_millis(100), max: Duration::from_millis(400) };
-    conf.worker.shutdown_timeout = Duration::from_secs(8);
+    conf.worker.shutdown_timeout = MINUTE;
     conf
 }
 

@@ -11,7 +11,7 @@ use actix_kinesis::consumer::{
 };
 
 use super::world::{Fault, Place};
-use super::{HOUR, MINUTE, conf, new_notes, pass, start};
+use super::{HOUR, MINUTE, conf, new_notes, pass, start, start_noting};
 use crate::recorder::{Noted, Notes, Recorder};
 
 /// A processor that keeps the handle of each event.
@@ -302,5 +302,34 @@ async fn started_at_latest_nothing_is_delivered_before_its_place_is_stored() {
     assert_eq!(notes.now().deliveries, [], "after a crash now, nobody would know where to start");
     network.heal();
     notes.wait_for("the record", |noted| noted.payloads() == ["first"]).await;
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_shard_that_is_not_found_while_the_list_of_shards_is_empty_has_not_ended() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let shard = place.shards().remove(0).id;
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let consumer = start_noting(conf(), world, Recorder::new(&notes));
+    let before = place.put("key", "before");
+    notes.wait_for("a record", |noted| noted.deliveries.len() == 1).await;
+    pass(MINUTE).await;
+    network.edit_list(|_| Vec::new());
+    network.fail(|call| if call == "GetRecords" { Fault::Missing } else { Fault::None });
+    network.take_calls();
+    place.put("key", "meanwhile");
+    pass(10 * MINUTE).await;
+    assert!(network.calls("ListShards") > 10, "the list was asked whether the shard is gone");
+    assert_eq!(place.checkpoint(&shard).as_deref(), Some(before.as_str()));
+    network.heal();
+    network.edit_list(|shards| shards);
+    let noted = notes.wait_for("the record", |noted| noted.deliveries.len() == 2).await;
+    assert_eq!(noted.payloads(), ["before", "meanwhile"]);
+    let is_calm = |notice: &ConsumerNotice| {
+        matches!(notice, ConsumerNotice::ShardStarted { .. } | ConsumerNotice::Started { .. })
+    };
+    assert!(noted.notices.iter().all(is_calm), "{:?}", noted.notices);
     assert!(consumer.stop().await.unwrap().is_clean());
 }

@@ -7,6 +7,10 @@ use std::time::Duration;
 use actix::Actor;
 use actix_kinesis::config::FailurePolicy;
 use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason, Stopped};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kinesis_lease::lease::{Lease, LeaseChange, LeaseWrite, NewLease};
+use kinesis_lease::store::{Created, LeaseStore, StoreError, Written};
 use kinesis_record::ShardId;
 
 use super::world::{Fault, Place};
@@ -198,7 +202,69 @@ async fn a_stop_whose_last_writes_are_lost_ends_at_its_deadline_and_says_so() {
     assert!(begin.elapsed() <= 5 * SECOND + SECOND / 100, "{:?}", begin.elapsed());
     assert_eq!(stopped.unsettled, 0);
     let shards: Vec<_> = place.rows().keys().cloned().collect();
-    assert!(stopped.not_stored == shards || stopped.not_released == shards, "{stopped:?}");
+    assert_eq!((&stopped.not_stored, &stopped.not_released), (&shards, &shards));
+    assert!(!stopped.is_clean());
+}
+
+/// A table that takes every write but checkpoints.
+#[derive(Debug)]
+struct WithoutCheckpoints(Arc<dyn LeaseStore>);
+
+impl LeaseStore for WithoutCheckpoints {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.ensure()
+    }
+
+    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
+        self.0.scan()
+    }
+
+    fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>> {
+        self.0.read(shard)
+    }
+
+    fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>> {
+        self.0.create(lease)
+    }
+
+    fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
+        match write.change {
+            LeaseChange::Checkpoint(_) => {
+                std::future::ready(Err(StoreError::Throttled("no checkpoints".to_owned()))).boxed()
+            }
+            _ => self.0.write(write),
+        }
+    }
+}
+
+#[actix::test]
+async fn a_shard_that_was_let_go_without_its_last_checkpoint_makes_no_clean_stop() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    (0..2).for_each(|number| drop(place.put("key", number.to_string())));
+    let mut world = place.connect().0;
+    world.leases = Arc::new(WithoutCheckpoints(world.leases));
+    let notes = new_notes();
+    let recorder = Recorder::answering(&notes, |message| match message.event.payload() == "1" {
+        true => EventProcessed::failed("never"),
+        false => EventProcessed::Processed,
+    });
+    let mut conf = conf();
+    conf.worker.failure_policy = FailurePolicy::StopShard;
+    let failover_time = conf.lease.failover_time;
+    let consumer = start(conf, world, recorder.start());
+    notes.wait_for("the failure", |noted| !noted.failures.is_empty()).await;
+    // The shard gives up its checkpoint long before the stop would.
+    let begin = tokio::time::Instant::now();
+    let stopped = consumer.stop_within(HOUR).await.unwrap();
+    assert!(begin.elapsed() <= failover_time + SECOND, "{:?}", begin.elapsed());
+    let row = place.row();
+    assert_eq!((row.owner, row.checkpoint.text()), (None, "TRIM_HORIZON"));
+    assert_eq!((&stopped.not_stored, &stopped.not_released), (&vec![row.shard], &Vec::new()));
     assert!(!stopped.is_clean());
 }
 
@@ -281,7 +347,7 @@ async fn stop_under_load(seed: u64, faults: &[Fault]) -> (Stopped, BTreeSet<Shar
     let rows = place.rows();
     let not_stored = rows.values().filter(|row| row.checkpoint.text() != last(&noted, &row.shard));
     let not_released = rows.values().filter(|row| row.owner.is_some());
-    let shards = |row: &kinesis_lease::Lease| row.shard.clone();
+    let shards = |row: &Lease| row.shard.clone();
     (stopped, not_stored.map(shards).collect(), not_released.map(shards).collect())
 }
 

@@ -117,6 +117,31 @@ async fn stored_positions_win_over_another_initial_position_which_one_line_tells
 }
 
 #[actix::test]
+async fn an_iterator_for_latest_that_is_lost_before_the_first_record_skips_nothing() {
+    tokio::time::pause();
+    // When the consumer starts, both clocks tell the same, and the record is older than their allowed difference.
+    let place = Place::behind(1, Settings::default(), 5 * MINUTE);
+    place.put("key", "before");
+    pass(5 * MINUTE).await;
+    let (world, network) = place.connect();
+    let notes = new_notes();
+    let mut conf = conf();
+    conf.initial_position = InitialPosition::Latest;
+    let consumer = start_noting(conf, world, Recorder::new(&notes));
+    pass(10 * MINUTE).await;
+    assert!(network.calls("GetRecords") > 100 && notes.now().deliveries.is_empty());
+    network.fail(|call| if call == "GetRecords" { Fault::Invalid } else { Fault::None });
+    pass(SECOND).await;
+    place.put("key", "meanwhile");
+    pass(MINUTE).await;
+    network.heal();
+    place.put("key", "after");
+    let noted = notes.wait_for("the last record", |noted| noted.payloads().contains(&"after")).await;
+    assert_eq!((noted.payloads(), gaps(&noted)), (vec!["meanwhile", "after"], 0));
+    assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
 async fn every_sentinel_of_the_kcl_is_understood_and_parents_come_first() {
     tokio::time::pause();
     let begin = SystemTime::now();

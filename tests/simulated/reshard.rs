@@ -8,31 +8,13 @@ use std::time::Duration;
 use actix_kinesis::consumer::{ConsumerNotice, EventProcessed, ShutdownReason};
 use kinesis_local::model::{Settings, ShardEnd};
 use kinesis_record::{Checkpoint, Position, Shard};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::world::Place;
+use super::world::{Call, Place};
 use super::{MINUTE, SECOND, conf, new_notes, pass, start_noting};
 use crate::recorder::{Held, Noted, Notes, Recorder};
 
 const MILLIS: Duration = Duration::from_millis(1);
-
-/// Answers each event a while after its delivery, and counts the answers.
-fn answering_after(notes: &Notes, pause: Duration) -> (Recorder, Arc<AtomicUsize>) {
-    let answered = Arc::new(AtomicUsize::new(0));
-    let recorder = Recorder::answering(notes, {
-        let answered = Arc::clone(&answered);
-        move |message| {
-            let (handle, answered) = (message.answer_later(), Arc::clone(&answered));
-            actix::spawn(async move {
-                sleep(pause).await;
-                answered.fetch_add(1, Ordering::SeqCst);
-                handle.answer(EventProcessed::Processed);
-            });
-            EventProcessed::Later
-        }
-    });
-    (recorder, answered)
-}
 
 fn started(noted: &Noted) -> Vec<&str> {
     let started = noted.notices.iter().map(|notice| match notice {
@@ -62,7 +44,8 @@ fn is_at_end(place: &Place, shard: &Shard) -> bool {
     place.checkpoint(&shard.id).as_deref() == Some("SHARD_END")
 }
 
-/// Splits the shard when 40 of its 100 events are answered, and starts the consumer anew then if so asked.
+/// Splits the shard when 40 of its 100 events are answered, starts the consumer anew then if so asked, and answers the
+/// others when the shard has been read to its end.
 async fn split_with_events_under_way(is_restarted: bool) {
     tokio::time::pause();
     let place = Place::new(1);
@@ -71,12 +54,31 @@ async fn split_with_events_under_way(is_restarted: bool) {
         place.put("key", number.to_string());
     }
     let notes = new_notes();
-    let (recorder, answered) = answering_after(&notes, 50 * MILLIS);
-    let mut consumer = start_noting(conf(), place.connect().0, recorder.clone());
+    let (held, answered) = (Held::default(), Arc::new(AtomicUsize::new(0)));
+    let recorder = Recorder::answering(&notes, {
+        let (parent, held, answered) = (parent.id.clone(), held.clone(), Arc::clone(&answered));
+        move |message| {
+            let is_of_parent = *message.event.shard() == parent;
+            if is_of_parent && answered.load(Ordering::SeqCst) >= 40 {
+                return held.hold(message);
+            }
+            answered.fetch_add(usize::from(is_of_parent), Ordering::SeqCst);
+            EventProcessed::Processed
+        }
+    });
+    let answer_held = || {
+        for handle in held.take() {
+            answered.fetch_add(1, Ordering::SeqCst);
+            handle.answer(EventProcessed::Processed);
+        }
+    };
+    let mut conf = conf();
+    conf.worker.batch_timeout = 10 * MINUTE;
+    let (world, mut network) = place.connect();
+    let mut consumer = start_noting(conf.clone(), world, recorder.clone());
     while answered.load(Ordering::SeqCst) < 40 {
         pass(MILLIS).await;
     }
-    assert!(answered.load(Ordering::SeqCst) <= 90, "no event is left to be answered behind the split");
     place.split(&parent);
     for child in place.open_shards() {
         for number in 100..110 {
@@ -84,16 +86,35 @@ async fn split_with_events_under_way(is_restarted: bool) {
         }
     }
     if is_restarted {
-        assert!(consumer.stop().await.unwrap().is_clean());
+        let answer = async {
+            pass(SECOND).await;
+            answer_held();
+        };
+        let (stopped, ()) = tokio::join!(consumer.stop(), answer);
+        assert!(stopped.unwrap().is_clean());
         assert!(!is_at_end(&place, &parent));
-        consumer = start_noting(conf(), place.connect().0, recorder);
+        let (world, anew) = place.connect();
+        network = anew;
+        consumer = start_noting(conf, world, recorder);
+    }
+    let reads = || {
+        let of_parent = |call: &&Call| call.name == "GetRecords" && call.shard.as_ref() == Some(&parent.id);
+        network.all_calls().iter().filter(of_parent).count()
+    };
+    pass(10 * SECOND).await;
+    let until_the_end = reads();
+    pass(10 * SECOND).await;
+    assert_eq!(reads(), until_the_end, "an open shard is read every second");
+    while answered.load(Ordering::SeqCst) < 100 {
+        assert!(!is_at_end(&place, &parent), "ended before the last answer");
+        answer_held();
+        pass(50 * MILLIS).await;
     }
     while !is_at_end(&place, &parent) {
         let of_children = notes.now().deliveries.iter().any(|delivery| delivery.shard != parent.id.as_str());
         assert!(!of_children, "a child is read before its parent is ended");
         pass(MILLIS).await;
     }
-    assert_eq!(answered.load(Ordering::SeqCst), 100, "ended before the last answer");
     let noted = notes.wait_for("the children", |noted| noted.deliveries.len() == 120).await;
     assert_order(&noted, 120);
     assert_eq!(ended(&noted), [parent.id.as_str()]);
@@ -330,7 +351,7 @@ async fn records_of_the_very_reply_that_ends_a_shard_are_answered_before_its_end
     pass(SECOND).await;
     assert!(is_at_end(&place, &parent));
     assert_eq!(notes.now().payloads(), (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
-    let is_read = |call: &&super::world::Call| {
+    let is_read = |call: &&Call| {
         call.name == "GetRecords" && call.shard.as_ref().is_some_and(|shard| *shard == parent.id)
     };
     assert_eq!(network.all_calls().iter().filter(is_read).count(), 1, "one reply brought records and end");

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::SystemTime;
 
-use actix_kinesis::consumer::{DeliveryOutcome, FailureCause};
+use actix_kinesis::consumer::{ConsumerEvent, DeliveryOutcome, FailureCause};
 use kinesis_record::{Position, ShardId};
 
 use crate::record::Record;
@@ -50,28 +51,36 @@ impl fmt::Display for Fate {
     }
 }
 
+/// What is one record and no other, not even one of a stream that had the same name before.
+type Identity<'a> = (&'a ShardId, &'a Position, Option<SystemTime>);
+
+fn identity(event: &ConsumerEvent) -> Identity<'_> {
+    (event.shard(), event.position(), event.arrival())
+}
+
 /// The fates of all events that were seen.
 #[derive(Debug, Default)]
-pub(crate) struct Fates<'a>(HashMap<(&'a ShardId, &'a Position), Fate>);
+pub(crate) struct Fates<'a>(HashMap<Identity<'a>, Fate>);
 
 impl<'a> Fates<'a> {
     pub(crate) fn of(seen: &'a Seen) -> Self {
         let mut fates: HashMap<_, Fate> = HashMap::new();
         for delivery in &seen.deliveries {
-            let fate = fates.entry((delivery.event.shard(), delivery.event.position())).or_default();
+            let fate = fates.entry(identity(&delivery.event)).or_default();
             fate.deliveries += 1;
             fate.last.clone_from(&delivery.outcome);
             fate.is_processed |= delivery.outcome == Some(DeliveryOutcome::Processed);
             fate.is_skipped |= delivery.outcome == Some(DeliveryOutcome::Skipped);
         }
         for failed in seen.given_up() {
-            let fate = fates.entry((failed.event.shard(), failed.event.position())).or_default();
+            let fate = fates.entry(identity(&failed.event)).or_default();
             fate.given_up = Some(failed.cause.clone());
         }
         Self(fates)
     }
 
     pub(crate) fn of_record(&self, record: &Record) -> Fate {
-        self.0.get(&(&record.shard, &record.position)).cloned().unwrap_or_default()
+        let identity = (&record.shard, &record.position, Some(record.arrival));
+        self.0.get(&identity).cloned().unwrap_or_default()
     }
 }

@@ -1,6 +1,7 @@
 //! What a stream holds, as a consumer should deliver it.
 
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use kinesis_local::model;
@@ -19,6 +20,9 @@ pub struct Record {
     pub key: String,
     /// The data.
     pub payload: Bytes,
+    /// When it arrived at the stream, by the service's clock. A stream that was deleted and made again may have the
+    /// same positions.
+    pub(crate) arrival: SystemTime,
     /// Whether it is in an aggregate in a shard where its hash key does not belong. Then a consumer leaves it out,
     /// and nothing here waits for it.
     pub is_misplaced: bool,
@@ -28,12 +32,14 @@ impl Record {
     /// The user records in a Kinesis record of a shard.
     pub(crate) fn unpack(shard: &ShardId, range: HashRange, record: &model::Record) -> Vec<Self> {
         let at = |sub_sequence| Position::new(record.sequence_number.clone(), sub_sequence);
+        let arrival = UNIX_EPOCH + Duration::from_millis(record.arrival.as_millis());
         match deaggregate(&record.data, None) {
             Deaggregated::Aggregated { records, .. } => records
                 .into_iter()
                 .map(|user| Self {
                     shard: shard.clone(),
                     position: at(user.sub_sequence),
+                    arrival,
                     key: user.partition_key.to_string(),
                     is_misplaced: user.hash_key().is_some_and(|key| !range.contains(key)),
                     payload: user.data,
@@ -42,6 +48,7 @@ impl Record {
             Deaggregated::Plain | Deaggregated::Broken(_) => vec![Self {
                 shard: shard.clone(),
                 position: at(0),
+                arrival,
                 key: record.partition_key.as_deref().unwrap_or_default().to_owned(),
                 payload: record.data.clone(),
                 is_misplaced: false,

@@ -142,7 +142,9 @@ impl TestStream {
     ///
     /// Like each consumer of a test it has an actix system of its own. That is where the factory of
     /// [`EventProcessors::per_shard`] is called, so that it may start actors in a test without an actix system, a
-    /// `#[tokio::test]`, too. An address is that of an actor where the test has started it.
+    /// `#[tokio::test]`, too. An address is that of an actor where the test has started it: an `#[actix::test]`. In a
+    /// `#[tokio::test]` that start itself panics, before it comes to the kit, with tokio's "`spawn_local` called from
+    /// outside of a `task::LocalSet`".
     ///
     /// # Panics
     /// When there is no thread for it.

@@ -1,14 +1,15 @@
 //! What a test is told when something is not so.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use actix::Actor;
 use actix_kinesis::config::FailurePolicy;
 use actix_kinesis::consumer::{EventProcessed, KinesisConsumer};
-use actix_kinesis_test::TestStream;
 use actix_kinesis_test::faults::Fault;
+use actix_kinesis_test::{LocalAws, TestStream};
 use futures::FutureExt;
 
 use crate::processors::{Clerk, payload};
@@ -124,6 +125,31 @@ async fn nothing_is_waited_for_that_cannot_come_from_a_stopped_consumer() {
     crashed.crash().await;
     let crashed = complaint(crashed.until_deliveries(2)).await;
     assert!(crashed.contains("the consumer has failed before there are 2 deliveries"), "{crashed}");
+}
+
+#[actix::test]
+async fn what_was_delivered_of_a_former_stream_of_the_name_counts_for_nothing() {
+    let millis = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let millis = millis.clone();
+        move || {
+            SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_000 + millis.load(Ordering::SeqCst))
+        }
+    };
+    let stream = TestStream::start_in(LocalAws::builder().clock(clock), "orders", 1).await;
+    stream.put("ada", "tea");
+    let consumer = stream.consume(Clerk::processing().start()).await;
+    consumer.until_all_checkpointed().await;
+    consumer.stop().await;
+
+    // Within the second, so that nothing but the moment of arrival need be different.
+    stream.aws().with_model(|model, now| model.delete_stream(&"orders".into(), now)).unwrap();
+    millis.store(1, Ordering::SeqCst);
+    stream.aws().create_stream("orders", 1).unwrap();
+    stream.put("ada", "tea");
+    let complaint = complaint(consumer.until_all_delivered()).await;
+    assert!(complaint.contains("1 of 1 records are missing"), "{complaint}");
+    assert!(complaint.contains("payload \"tea\": never delivered"), "{complaint}");
 }
 
 #[actix::test]

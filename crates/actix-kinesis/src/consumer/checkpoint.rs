@@ -142,8 +142,8 @@ impl Store {
                 let Some(position) = newest.borrow_and_update().clone() else { break };
                 let request = LeaseRequest::Checkpoint(Checkpoint::At(position));
                 match self.once(&request, backoff.failures()).await {
-                    Ok(()) => break,
-                    Err(NotStored::LeaseLost) => return,
+                    // The supervisor stops this worker when the lease is lost.
+                    Ok(()) | Err(NotStored::LeaseLost) => break,
                     Err(NotStored::OutOfTime) => sleep(backoff.next_pause()).await,
                 }
             }
