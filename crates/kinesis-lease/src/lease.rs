@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use kinesis_record::{Checkpoint, HashRange, ShardId};
 
+use crate::store::Written;
 use crate::stream::ChildShard;
 
 /// The name under which a process owns leases. It must be unique per life of a process.
@@ -72,8 +73,14 @@ pub struct Lease {
     /// `checkpointOwner`: set by a KCL 3.x leader while this worker drains the shard for the next `owner`.
     pub checkpoint_owner: Option<WorkerId>,
     /// `acquisitionToken`, which no KCL knows: drawn anew with each acquisition by a worker of this library, so that
-    /// a write whose reply was lost can be told from that of another process under the same worker id.
+    /// a write whose reply was lost can be told from that of another process under the same worker id. It begins with the
+    /// worker id, which tells it from one that is left over from before a KCL took the lease.
     pub token: Option<String>,
+    /// `handOverTo`, which no KCL knows: the worker of this library that has asked the owner, another one, to finish
+    /// what is under way and to give the lease to it.
+    pub asked_by: Option<WorkerId>,
+    /// `handOverOffered`, which no KCL knows: the owner, a worker of this library, wants to be asked for the lease.
+    pub is_offered: bool,
     /// `latestSince`, which no KCL knows: when the row was created at `LATEST`, by the clock of the host that did. Until
     /// a first position is stored, another start reads from there, where a KCL would take the newest record of that
     /// later moment and skip what came in between.
@@ -86,6 +93,12 @@ impl Lease {
         self.checkpoint_owner.as_ref().or(self.owner.as_ref())
     }
 
+    fn end_hand_over(&mut self) {
+        self.checkpoint_owner = None;
+        self.asked_by = None;
+        self.is_offered = false;
+    }
+
     /// The row as it is created once more after it was deleted. `hash_range` is the stream's own word.
     pub(crate) fn recreated(&self, hash_range: HashRange) -> NewLease {
         NewLease {
@@ -95,6 +108,28 @@ impl Lease {
             hash_range,
             latest_since: self.latest_since,
         }
+    }
+
+    /// Whether a KCL 3.x leader wants the reader to give the lease to the owner.
+    pub fn is_promised(&self) -> bool {
+        self.checkpoint_owner.is_some() && self.owner != self.checkpoint_owner
+    }
+
+    /// Whether the reader is a worker of this library.
+    pub fn is_read_by_peer(&self) -> bool {
+        let rest = self.reader().zip(self.token.as_ref());
+        let rest = rest.and_then(|(reader, token)| token.strip_prefix(reader.as_str()));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Whether the owner is a worker of this library, which can be asked for the lease.
+    pub fn is_of_peer(&self) -> bool {
+        self.checkpoint_owner.is_none() && self.is_read_by_peer()
+    }
+
+    /// Whether `worker` was made the owner by another one, and has not begun.
+    pub(crate) fn is_given_to(&self, worker: &WorkerId) -> bool {
+        self.reader() == Some(worker) && self.token.as_ref().is_none_or(|token| *token == given_token(worker))
     }
 
     /// Whether everything in the shard is processed.
@@ -144,18 +179,25 @@ impl From<NewLease> for Lease {
             hash_range: Some(new.hash_range),
             checkpoint_owner: None,
             token: None,
+            asked_by: None,
+            is_offered: false,
             latest_since: new.latest_since,
         }
     }
 }
 
-/// What a fenced write does to a row, besides raising `leaseCounter` by 1.
+/// The token of a lease that its owner has given to `worker`.
+pub(crate) fn given_token(worker: &WorkerId) -> String {
+    format!("{worker}/given")
+}
+
+/// What a fenced write does to a row, besides raising `leaseCounter` by 1 unless it says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseChange {
     /// Nothing else: shows the others that the owner is alive.
     Renew,
-    /// Sets `leaseOwner` and `acquisitionToken`, removes `checkpointOwner`, and adds `owner_switches` to
-    /// `ownerSwitchesSinceCheckpoint`.
+    /// Sets `leaseOwner` and `acquisitionToken`, removes `checkpointOwner`, `handOverTo` and `handOverOffered`, and adds
+    /// `owner_switches` to `ownerSwitchesSinceCheckpoint`.
     Take {
         /// The new owner.
         owner: WorkerId,
@@ -172,23 +214,67 @@ pub enum LeaseChange {
         /// The shards that came from this one.
         children: Vec<ShardId>,
     },
-    /// Removes `leaseOwner`, `checkpointOwner` and `acquisitionToken`, keeps the checkpoint.
+    /// Removes `leaseOwner`, `checkpointOwner`, `acquisitionToken`, `handOverTo` and `handOverOffered`, keeps the
+    /// checkpoint.
     Release,
-    /// Ends a hand-over that a KCL 3.x leader began: removes `checkpointOwner` and `acquisitionToken`, so that
-    /// `leaseOwner` may start.
+    /// Ends a hand-over that a KCL 3.x leader began: removes `checkpointOwner`, `acquisitionToken`, `handOverTo` and
+    /// `handOverOffered`, so that `leaseOwner` may start.
     HandOver,
+    /// Asks the owner for the lease: sets `handOverTo`, and leaves `leaseCounter` as it is. Refused if another worker
+    /// has asked already.
+    Ask {
+        /// The worker that asks.
+        by: WorkerId,
+    },
+    /// Takes back what `by` has asked for: removes `handOverTo`, and leaves `leaseCounter` as it is. Refused if
+    /// another worker has asked.
+    Withdraw {
+        /// The worker that had asked.
+        by: WorkerId,
+    },
+    /// Renews the lease and sets `handOverOffered`, so that another worker may ask for it.
+    Offer,
+    /// Renews the lease and removes `handOverOffered`. Whoever has asked for it meanwhile is still to have it.
+    Keep,
+    /// Makes another worker the owner, which may begin at once: sets `leaseOwner` and `acquisitionToken`, removes
+    /// `checkpointOwner`, `handOverTo` and `handOverOffered`, and adds 1 to `ownerSwitchesSinceCheckpoint`.
+    Give {
+        /// The worker that has asked.
+        to: WorkerId,
+        /// Tells that the lease was given.
+        token: String,
+    },
 }
 
 impl LeaseChange {
+    /// Whether the write raises `leaseCounter`. One that does not leaves the lease as valid as it was.
+    pub fn raises_counter(&self) -> bool {
+        !matches!(self, Self::Ask { .. } | Self::Withdraw { .. })
+    }
+
+    /// Whether the row is as the change wants it, besides its counter.
+    fn is_fit_for(&self, lease: &Lease) -> bool {
+        match self {
+            Self::Checkpoint(_) | Self::End { .. } => !lease.is_finished(),
+            Self::Ask { .. } => lease.asked_by.is_none(),
+            Self::Withdraw { by: asker } | Self::Give { to: asker, .. } => {
+                lease.asked_by.as_ref() == Some(asker)
+            }
+            Self::Renew | Self::Take { .. } | Self::Release | Self::HandOver | Self::Offer | Self::Keep => {
+                true
+            }
+        }
+    }
+
     /// Does to a row in memory what the write does to the stored one, without its counter.
-    pub fn apply_to(&self, lease: &mut Lease) {
+    pub(crate) fn apply_to(&self, lease: &mut Lease) {
         match self {
             Self::Renew => {}
             Self::Take { owner, token, owner_switches } => {
                 lease.owner = Some(owner.clone());
                 lease.token = Some(token.clone());
-                lease.checkpoint_owner = None;
                 lease.owner_switches += owner_switches;
+                lease.end_hand_over();
             }
             Self::Checkpoint(checkpoint) => {
                 lease.checkpoint = checkpoint.clone();
@@ -201,12 +287,22 @@ impl LeaseChange {
             }
             Self::Release => {
                 lease.owner = None;
-                lease.checkpoint_owner = None;
                 lease.token = None;
+                lease.end_hand_over();
             }
             Self::HandOver => {
-                lease.checkpoint_owner = None;
                 lease.token = None;
+                lease.end_hand_over();
+            }
+            Self::Ask { by } => lease.asked_by = Some(by.clone()),
+            Self::Withdraw { .. } => lease.asked_by = None,
+            Self::Offer => lease.is_offered = true,
+            Self::Keep => lease.is_offered = false,
+            Self::Give { to, token } => {
+                lease.owner = Some(to.clone());
+                lease.token = Some(token.clone());
+                lease.owner_switches += 1;
+                lease.end_hand_over();
             }
         }
     }
@@ -218,8 +314,22 @@ impl LeaseChange {
 pub struct LeaseWrite {
     /// The row.
     pub shard: ShardId,
-    /// The `leaseCounter` that the row must have; it has one more afterwards.
+    /// The `leaseCounter` that the row must have; it has one more afterwards, if the change raises it.
     pub expected_counter: i64,
     /// What is written.
     pub change: LeaseChange,
+}
+
+impl LeaseWrite {
+    /// Does to a row in memory what the write does to the stored one, under the same conditions. For stores that are not
+    /// DynamoDB.
+    pub fn apply_to(&self, row: Option<&mut Lease>) -> Written {
+        let Some(row) = row else { return Written::Refused(None) };
+        if row.counter != self.expected_counter || !self.change.is_fit_for(row) {
+            return Written::Refused(Some(Box::new(row.clone())));
+        }
+        row.counter += i64::from(self.change.raises_counter());
+        self.change.apply_to(row);
+        Written::Applied(Some(Box::new(row.clone())))
+    }
 }

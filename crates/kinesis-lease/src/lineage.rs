@@ -5,23 +5,56 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use kinesis_record::{Checkpoint, Shard, ShardId};
+use kinesis_record::{Checkpoint, HashKey, HashRange, Shard, ShardId};
 
 use crate::lease::{Lease, NewLease};
+use crate::stream::{StreamError, StreamErrorKind};
 
 /// The rows of the lease table, by shard.
 pub type Rows = BTreeMap<ShardId, Lease>;
 
-/// The complete list of a stream's shards, indexed.
-#[derive(Debug, Clone, Default)]
+/// The complete list of a stream's shards, indexed: its open shards take every hash key.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardList {
     shards: BTreeMap<ShardId, Shard>,
 }
 
 impl ShardList {
     /// Indexes a complete list.
-    pub fn new(shards: impl IntoIterator<Item = Shard>) -> Self {
-        Self { shards: shards.into_iter().map(|shard| (shard.id.clone(), shard)).collect() }
+    ///
+    /// # Errors
+    /// The open shards do not take every hash key, so that shards are missing: the list was made in the middle of a
+    /// reshard, or is a part. Nothing may be concluded from it. An empty list is of no stream.
+    pub fn complete(shards: impl IntoIterator<Item = Shard>) -> Result<Self, StreamError> {
+        let list = Self { shards: shards.into_iter().map(|shard| (shard.id.clone(), shard)).collect() };
+        match list.first_hole() {
+            None => Ok(list),
+            Some(hole) => Err(StreamError {
+                kind: StreamErrorKind::Unavailable,
+                message: format!(
+                    "the list of shards is not complete: no open shard in it takes hash key {hole}; \
+                     it is asked for again"
+                ),
+            }),
+        }
+    }
+
+    /// The first hash key that no open shard takes.
+    fn first_hole(&self) -> Option<HashKey> {
+        let mut ranges: Vec<HashRange> =
+            self.iter().filter(|shard| shard.is_open()).map(|shard| shard.hash_range).collect();
+        ranges.sort_by_key(|range| range.start);
+        let mut next = 0;
+        for range in ranges {
+            if range.start.0 > next {
+                break;
+            }
+            next = match range.end.0.checked_add(1) {
+                Some(beyond) => beyond.max(next),
+                None => return None,
+            };
+        }
+        Some(HashKey(next))
     }
 
     /// The shard with this name, if the stream still knows it.
@@ -29,8 +62,14 @@ impl ShardList {
         self.shards.get(shard)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Shard> {
+    /// All shards, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Shard> {
         self.shards.values()
+    }
+
+    /// The shards that came from `parent`.
+    pub fn children(&self, parent: &ShardId) -> impl Iterator<Item = &Shard> {
+        self.iter().filter(|shard| shard.parents.contains(parent))
     }
 }
 
@@ -111,12 +150,27 @@ pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardL
     parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
 }
 
+/// Whether a descendant of the shard has begun, which none does before the shard is finished.
+pub(crate) fn is_passed(shard: &ShardId, rows: &Rows, list: &ShardList) -> bool {
+    let mut seen = HashSet::new();
+    let mut next: Vec<&ShardId> = list.children(shard).map(|child| &child.id).collect();
+    while let Some(descendant) = next.pop() {
+        if rows.get(descendant).is_some_and(has_begun) {
+            return true;
+        }
+        if seen.insert(descendant) {
+            next.extend(list.children(descendant).map(|child| &child.id));
+        }
+    }
+    false
+}
+
 /// Whether a child of the shard has not begun.
 pub(crate) fn is_awaited(shard: &ShardId, rows: &Rows) -> bool {
     rows.values().any(|row| row.parents.contains(shard) && !has_begun(row))
 }
 
-fn has_begun(lease: &Lease) -> bool {
+pub(crate) fn has_begun(lease: &Lease) -> bool {
     !matches!(lease.checkpoint, Checkpoint::TrimHorizon | Checkpoint::AtTimestamp)
 }
 

@@ -28,6 +28,13 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
 
     /// Changes a row if its counter is as expected.
     fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>>;
+
+    /// Deletes a row if its counter is as expected and its checkpoint is `SHARD_END`.
+    fn delete<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        expected_counter: i64,
+    ) -> BoxFuture<'a, Result<Deleted, StoreError>>;
 }
 
 /// How [`LeaseStore::create`] ended.
@@ -42,10 +49,19 @@ pub enum Created {
 /// How [`LeaseStore::write`] ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
-    /// The row is changed.
-    Applied,
+    /// The row is changed. Holds the row as it is now, where the store told it.
+    Applied(Option<Box<Lease>>),
     /// The condition did not hold, and nothing is changed. Holds the row as it is, where the store told it.
     Refused(Option<Box<Lease>>),
+}
+
+/// How [`LeaseStore::delete`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleted {
+    /// The row is gone.
+    Gone,
+    /// The condition did not hold: the row is another one by now, or was gone before.
+    Refused,
 }
 
 /// Why a call to the lease table failed. The text names the table, what was tried and what can be done.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use kinesis_record::{Checkpoint, HashRange, Position, SequenceNumber, Shard, ShardId};
 
 use crate::lease::{Lease, LeaseWrite, NewLease, WorkerId};
-use crate::store::{Created, Written};
+use crate::lineage::ShardList;
+use crate::store::{Created, Deleted, Written};
 use crate::stream::ChildShard;
 
 /// A shard of this name; a parent's name must be smaller than a child's, as it is in Kinesis.
@@ -31,6 +32,10 @@ pub(crate) fn child(id: &str, parents: &[&str]) -> ChildShard {
 
 pub(crate) fn at(sequence: u128) -> Checkpoint {
     Checkpoint::At(Position::new(SequenceNumber::from(sequence), 0))
+}
+
+pub(crate) fn complete_list(shards: impl IntoIterator<Item = Shard>) -> ShardList {
+    ShardList::complete(shards).unwrap()
 }
 
 /// A row that nobody owns.
@@ -59,14 +64,16 @@ impl Table {
     }
 
     pub(crate) fn write(&mut self, write: &LeaseWrite) -> Written {
-        match self.rows.get_mut(&write.shard) {
-            Some(row) if row.counter == write.expected_counter => {
-                row.counter += 1;
-                write.change.apply_to(row);
-                Written::Applied
-            }
-            row => Written::Refused(row.map(|row| Box::new(row.clone()))),
+        write.apply_to(self.rows.get_mut(&write.shard))
+    }
+
+    pub(crate) fn delete(&mut self, shard: &ShardId, expected_counter: i64) -> Deleted {
+        let is_fit = |row: &mut Lease| row.counter == expected_counter && row.is_finished();
+        if !self.rows.get_mut(shard).is_some_and(is_fit) {
+            return Deleted::Refused;
         }
+        self.rows.remove(shard);
+        Deleted::Gone
     }
 
     pub(crate) fn edit(&mut self, shard: &str, change: impl FnOnce(&mut Lease)) {
@@ -78,12 +85,11 @@ impl Table {
         self.edit(shard, |row| row.counter += 1);
     }
 
-    /// Another worker takes the lease.
+    /// A KCL worker takes the lease.
     pub(crate) fn steal(&mut self, shard: &str, thief: &str) {
         self.edit(shard, |row| {
             row.counter += 1;
             row.owner = Some(thief.into());
-            row.token = None;
             row.checkpoint_owner = None;
         });
     }

@@ -14,9 +14,9 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kinesis_lease::store::{Created, Written};
+use kinesis_lease::store::{Created, Deleted, Written};
 use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError};
-use kinesis_record::ShardId;
+use kinesis_record::{Checkpoint, ShardId};
 
 use crate::clients::Clients;
 use error::Call;
@@ -137,10 +137,34 @@ impl DynamoLeaseStore {
         }
     }
 
+    async fn delete_one(&self, shard: &ShardId, expected_counter: i64) -> Result<Deleted, StoreError> {
+        let call = self.call(&self.rows, "DeleteItem", Some(shard));
+        let request = self
+            .rows
+            .delete_item()
+            .table_name(&self.table)
+            .key(row::LEASE_KEY, row::text(shard.as_str()))
+            .condition_expression("#counter = :expected AND #checkpoint = :end")
+            .expression_attribute_names("#counter", row::LEASE_COUNTER)
+            .expression_attribute_names("#checkpoint", row::CHECKPOINT)
+            .expression_attribute_values(":expected", row::number(expected_counter))
+            .expression_attribute_values(":end", row::text(Checkpoint::ShardEnd.text()));
+        match request.send().await {
+            Ok(_) => Ok(Deleted::Gone),
+            Err(error) => match error.as_service_error() {
+                Some(refused) if refused.is_conditional_check_failed_exception() => Ok(Deleted::Refused),
+                _ => Err(call.failed(&error)),
+            },
+        }
+    }
+
     async fn write_one(&self, write: &LeaseWrite) -> Result<Written, StoreError> {
         let call = self.call(&self.rows, "UpdateItem", Some(&write.shard));
         match write::request(&self.rows, &self.table, write).send().await {
-            Ok(_) => Ok(Written::Applied),
+            Ok(reply) => {
+                let row = reply.attributes().and_then(|item| row::lease(item).ok());
+                Ok(Written::Applied(row.map(Box::new)))
+            }
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
                     let row = refused.item().and_then(|item| row::lease(item).ok());
@@ -175,6 +199,14 @@ impl LeaseStore for DynamoLeaseStore {
 
     fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
         self.write_one(write).boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        expected_counter: i64,
+    ) -> BoxFuture<'a, Result<Deleted, StoreError>> {
+        self.delete_one(shard, expected_counter).boxed()
     }
 }
 

@@ -23,7 +23,10 @@ pub(super) const ENDING_HASH_KEY: &str = "endingHashKey";
 pub(super) const CHECKPOINT_OWNER: &str = "checkpointOwner";
 /// Known to no KCL, which leaves it alone.
 pub(super) const TOKEN: &str = "acquisitionToken";
-/// Known to no KCL either: milliseconds since 1970.
+/// Known to no KCL either, as those that follow.
+pub(super) const HAND_OVER_TO: &str = "handOverTo";
+pub(super) const HAND_OVER_OFFERED: &str = "handOverOffered";
+/// Milliseconds since 1970.
 const LATEST_SINCE: &str = "latestSince";
 /// KCL 3.5 and later keep other things than leases in the table and tell them by this.
 const ENTITY_TYPE: &str = "entityType";
@@ -90,6 +93,8 @@ pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
         hash_range: read_hash_range(item)?,
         checkpoint_owner: read_text(item, CHECKPOINT_OWNER)?.map(WorkerId::from),
         token: read_text(item, TOKEN)?,
+        asked_by: read_text(item, HAND_OVER_TO)?.map(WorkerId::from),
+        is_offered: item.get(HAND_OVER_OFFERED) == Some(&AttributeValue::Bool(true)),
         latest_since: read_number(item, LATEST_SINCE)?
             .and_then(|millis| u64::try_from(millis).ok())
             .and_then(|millis| UNIX_EPOCH.checked_add(Duration::from_millis(millis))),

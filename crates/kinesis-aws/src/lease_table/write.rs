@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
-use kinesis_lease::{LeaseChange, LeaseWrite};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
+use kinesis_lease::{LeaseChange, LeaseWrite, WorkerId};
 use kinesis_record::Checkpoint;
 
 use super::row::{self, Item};
+
+/// What tells of a hand-over.
+const HAND_OVER: [&str; 3] = [row::CHECKPOINT_OWNER, row::HAND_OVER_TO, row::HAND_OVER_OFFERED];
 
 /// The request for `write`. It names the attributes that it changes and leaves all others as they are, those of
 /// other KCL versions included; it holds only while the counter is as expected, and so never makes a row.
@@ -22,6 +25,7 @@ pub(super) fn request(client: &Client, table: &str, write: &LeaseWrite) -> Updat
         .condition_expression(update.condition)
         .set_expression_attribute_names(Some(update.names))
         .set_expression_attribute_values(Some(update.values))
+        .return_values(ReturnValue::AllNew)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
 }
 
@@ -40,13 +44,16 @@ struct Update {
 impl Update {
     fn of(write: &LeaseWrite) -> Self {
         let mut update = Self::default();
-        update.raise_counter(write.expected_counter);
+        update.fence(write.expected_counter);
+        if write.change.raises_counter() {
+            update.raise_counter();
+        }
         match &write.change {
             LeaseChange::Renew => {}
             LeaseChange::Take { owner, token, owner_switches } => {
                 update.set(row::LEASE_OWNER, row::text(owner.as_str()));
                 update.set(row::TOKEN, row::text(token));
-                update.remove(&[row::CHECKPOINT_OWNER]);
+                update.remove(&HAND_OVER);
                 update.add(row::OWNER_SWITCHES, *owner_switches);
             }
             LeaseChange::Checkpoint(checkpoint) => update.checkpoint(checkpoint),
@@ -56,23 +63,59 @@ impl Update {
                     update.set(row::CHILDREN, children);
                 }
             }
-            LeaseChange::Release => update.remove(&[row::LEASE_OWNER, row::CHECKPOINT_OWNER, row::TOKEN]),
-            LeaseChange::HandOver => update.remove(&[row::CHECKPOINT_OWNER, row::TOKEN]),
+            LeaseChange::Release => {
+                update.remove(&[row::LEASE_OWNER, row::TOKEN]);
+                update.remove(&HAND_OVER);
+            }
+            LeaseChange::HandOver => {
+                update.remove(&[row::TOKEN]);
+                update.remove(&HAND_OVER);
+            }
+            LeaseChange::Ask { by } => {
+                update.require(&format!("attribute_not_exists(#{})", row::HAND_OVER_TO));
+                update.set(row::HAND_OVER_TO, row::text(by.as_str()));
+            }
+            LeaseChange::Withdraw { by } => {
+                update.require_asked_by(by);
+                update.remove(&[row::HAND_OVER_TO]);
+            }
+            LeaseChange::Offer => update.set(row::HAND_OVER_OFFERED, AttributeValue::Bool(true)),
+            LeaseChange::Keep => update.remove(&[row::HAND_OVER_OFFERED]),
+            LeaseChange::Give { to, token } => {
+                update.require_asked_by(to);
+                update.set(row::LEASE_OWNER, row::text(to.as_str()));
+                update.set(row::TOKEN, row::text(token));
+                update.remove(&HAND_OVER);
+                update.add(row::OWNER_SWITCHES, 1);
+            }
         }
         update
     }
 
-    fn raise_counter(&mut self, expected: i64) {
+    fn fence(&mut self, expected: i64) {
         let counter = self.name(row::LEASE_COUNTER);
         self.condition = format!("{counter} = :expected");
-        self.set.push(format!("{counter} = {counter} + :one"));
         self.values.insert(":expected".to_owned(), row::number(expected));
+    }
+
+    fn raise_counter(&mut self) {
+        let counter = self.name(row::LEASE_COUNTER);
+        self.set.push(format!("{counter} = {counter} + :one"));
         self.values.insert(":one".to_owned(), row::number(1));
+    }
+
+    fn require(&mut self, condition: &str) {
+        self.condition.push_str(&format!(" AND {condition}"));
+    }
+
+    fn require_asked_by(&mut self, worker: &WorkerId) {
+        self.require(&format!("#{} = :asker", row::HAND_OVER_TO));
+        self.values.insert(":asker".to_owned(), row::text(worker.as_str()));
     }
 
     /// A checkpoint, which a row at `SHARD_END` does not take any more.
     fn checkpoint(&mut self, checkpoint: &Checkpoint) {
-        self.condition.push_str(&format!(" AND #{} <> :end", row::CHECKPOINT));
+        self.require(&format!("#{} <> :end", row::CHECKPOINT));
         self.values.insert(":end".to_owned(), row::text(Checkpoint::ShardEnd.text()));
         self.set(row::CHECKPOINT, row::text(checkpoint.text()));
         self.set(row::CHECKPOINT_SUB_SEQUENCE, row::number(checkpoint.sub_sequence()));
@@ -138,6 +181,11 @@ mod tests {
             LeaseChange::End { children: Vec::new() },
             LeaseChange::Release,
             LeaseChange::HandOver,
+            LeaseChange::Ask { by: "a".into() },
+            LeaseChange::Withdraw { by: "a".into() },
+            LeaseChange::Offer,
+            LeaseChange::Keep,
+            LeaseChange::Give { to: "a".into(), token: "t".to_owned() },
         ];
         for change in changes {
             let update = update(change.clone());

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
-use kinesis_lease::store::{Created, Written};
+use kinesis_lease::store::{Created, Deleted, Written};
 use kinesis_lease::{Lease, LeaseChange, LeaseStore, NewLease};
 use kinesis_record::{Checkpoint, HashKey, HashRange, Position};
 
@@ -67,7 +67,9 @@ fn without(mut row: Item, attributes: &[&str]) -> Item {
 async fn changed(row: Item, change: LeaseChange) -> Item {
     let leases = Leases::new().await;
     leases.put(&row).await;
-    assert_eq!(leases.write(SHARD, 41, change).await, Written::Applied);
+    let written = leases.write(SHARD, 41, change).await;
+    let as_it_is = leases.store.read(&SHARD.into()).await.unwrap().map(Box::new);
+    assert_eq!(written, Written::Applied(as_it_is));
     leases.get(SHARD).await.unwrap()
 }
 
@@ -144,6 +146,8 @@ async fn rows_of_every_kcl_version_are_read() {
         hash_range: None,
         checkpoint_owner: None,
         token: None,
+        asked_by: None,
+        is_offered: false,
         latest_since: None,
     };
     let second = Lease {
@@ -264,6 +268,76 @@ async fn a_finished_hand_over_leaves_the_row_to_the_next_owner() {
     assert_eq!(changed(kcl3(), LeaseChange::HandOver).await, expected);
 }
 
+/// A row whose owner, a worker of this library, was asked for it, and which an older KCL 3.x hand-over has marked.
+fn asked_for() -> Item {
+    let asked = [("handOverTo", s("rust-2")), ("handOverOffered", AttributeValue::Bool(true))];
+    with(kcl3(), &asked)
+}
+
+#[tokio::test]
+async fn asking_and_taking_back_leave_the_counter_and_all_else_as_it_is() {
+    let asked = with(kcl2(), &[("handOverTo", s("rust-2"))]);
+    assert_eq!(changed(kcl2(), LeaseChange::Ask { by: "rust-2".into() }).await, asked);
+    assert_eq!(changed(asked, LeaseChange::Withdraw { by: "rust-2".into() }).await, sorted(kcl2()));
+}
+
+#[tokio::test]
+async fn an_offer_is_a_renewal_that_can_be_seen() {
+    let offered = [("leaseCounter", n("42")), ("handOverOffered", AttributeValue::Bool(true))];
+    assert_eq!(changed(kcl2(), LeaseChange::Offer).await, with(kcl2(), &offered));
+}
+
+#[tokio::test]
+async fn an_offer_that_is_taken_back_leaves_the_row_renewed_and_whoever_has_asked_in_it() {
+    let kept = with(without(asked_for(), &["handOverOffered"]), &[("leaseCounter", n("42"))]);
+    assert_eq!(changed(asked_for(), LeaseChange::Keep).await, kept);
+    assert_eq!(changed(kcl2(), LeaseChange::Keep).await, with(kcl2(), &[("leaseCounter", n("42"))]));
+}
+
+#[tokio::test]
+async fn a_lease_is_given_to_the_worker_that_asked_and_to_no_other() {
+    let give = |to: &str| LeaseChange::Give { to: to.into(), token: format!("{to}/given") };
+    let left = without(asked_for(), &["checkpointOwner", "handOverTo", "handOverOffered"]);
+    let expected = with(
+        left,
+        &[
+            ("leaseOwner", s("rust-2")),
+            ("acquisitionToken", s("rust-2/given")),
+            ("leaseCounter", n("42")),
+            ("ownerSwitchesSinceCheckpoint", n("3")),
+        ],
+    );
+    assert_eq!(changed(asked_for(), give("rust-2")).await, expected);
+
+    let leases = Leases::new().await;
+    for row in [asked_for(), kcl2()] {
+        leases.put(&row).await;
+        assert!(matches!(leases.write(SHARD, 41, give("rust-3")).await, Written::Refused(Some(_))));
+        assert_eq!(leases.get(SHARD).await, Some(sorted(row)));
+    }
+}
+
+#[tokio::test]
+async fn only_one_worker_at_a_time_asks_for_a_lease() {
+    let leases = Leases::new().await;
+    leases.put(&asked_for()).await;
+    for change in [LeaseChange::Ask { by: "rust-3".into() }, LeaseChange::Withdraw { by: "rust-3".into() }] {
+        match leases.write(SHARD, 41, change).await {
+            Written::Refused(Some(row)) => assert_eq!(row.asked_by, Some("rust-2".into())),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_takes_or_releases_a_lease_ends_the_hand_over() {
+    let of_hand_over = ["checkpointOwner", "handOverTo", "handOverOffered"];
+    for change in [take("rust-3", 1), LeaseChange::Release, LeaseChange::HandOver] {
+        let row = changed(asked_for(), change).await;
+        assert!(of_hand_over.iter().all(|attribute| !row.contains_key(*attribute)), "{row:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_refused_write_changes_nothing_and_carries_the_row_as_it_is() {
     let leases = Leases::new().await;
@@ -276,6 +350,9 @@ async fn a_refused_write_changes_nothing_and_carries_the_row_as_it_is() {
         LeaseChange::End { children: vec!["shardId-000000000008".into()] },
         LeaseChange::Release,
         LeaseChange::HandOver,
+        LeaseChange::Ask { by: "rust-2".into() },
+        LeaseChange::Offer,
+        LeaseChange::Keep,
     ];
     for change in changes {
         for counter in [40, 42] {
@@ -292,6 +369,20 @@ async fn a_write_to_a_row_that_is_gone_is_refused_and_does_not_bring_it_back() {
         assert_eq!(leases.write(SHARD, 0, change).await, Written::Refused(None));
     }
     assert_eq!(leases.get(SHARD).await, None);
+}
+
+#[tokio::test]
+async fn only_a_finished_row_with_the_expected_counter_is_deleted() {
+    let leases = Leases::new().await;
+    leases.put(&kcl2()).await;
+    let delete = async |counter| leases.store.delete(&SHARD.into(), counter).await;
+    assert_eq!(delete(41).await, Ok(Deleted::Refused), "it is not finished");
+    leases.write(SHARD, 41, LeaseChange::End { children: Vec::new() }).await;
+    assert_eq!(delete(41).await, Ok(Deleted::Refused), "it has changed");
+    assert!(leases.get(SHARD).await.is_some());
+    assert_eq!(delete(42).await, Ok(Deleted::Gone));
+    assert_eq!(leases.get(SHARD).await, None);
+    assert_eq!(delete(42).await, Ok(Deleted::Refused));
 }
 
 #[tokio::test]
@@ -314,9 +405,9 @@ async fn no_checkpoint_replaces_the_end_of_a_shard() {
     }
     assert_eq!(leases.get(SHARD).await, ended);
 
-    assert_eq!(leases.write(SHARD, 42, take("rust-2", 1)).await, Written::Applied);
-    assert_eq!(leases.write(SHARD, 43, LeaseChange::Renew).await, Written::Applied);
-    assert_eq!(leases.write(SHARD, 44, LeaseChange::Release).await, Written::Applied);
+    assert!(matches!(leases.write(SHARD, 42, take("rust-2", 1)).await, Written::Applied(_)));
+    assert!(matches!(leases.write(SHARD, 43, LeaseChange::Renew).await, Written::Applied(_)));
+    assert!(matches!(leases.write(SHARD, 44, LeaseChange::Release).await, Written::Applied(_)));
     let row = leases.store.read(&SHARD.into()).await.unwrap().unwrap();
     assert_eq!((row.checkpoint, row.owner), (Checkpoint::ShardEnd, None));
 }
@@ -345,7 +436,7 @@ async fn of_sixteen_workers_that_take_a_row_at_once_exactly_one_gets_it() {
         let mut seen = Vec::new();
         for task in takes {
             match task.await.unwrap() {
-                (worker, Written::Applied) => winners.push(format!("rust-{worker}")),
+                (worker, Written::Applied(_)) => winners.push(format!("rust-{worker}")),
                 (_, Written::Refused(row)) => seen.push(row.unwrap()),
             }
         }

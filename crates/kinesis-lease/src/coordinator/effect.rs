@@ -22,6 +22,15 @@ pub struct Settings {
     pub initial: Checkpoint,
     /// The most leases to hold at once.
     pub max_leases: usize,
+    /// The most leases of other workers to ask for or to steal after one scan; without it, a fifth of this worker's
+    /// share.
+    pub max_steals: Option<usize>,
+    /// The row of a finished shard that nobody needs any more is deleted after this time. Within it, no process may act on
+    /// what it has read of the table before: one that stood still meanwhile could create the row again.
+    pub clean_up_after: Duration,
+    /// How long another worker is given to finish what is under way in a shard it was asked for. All workers of an
+    /// application should agree on it.
+    pub hand_over_timeout: Duration,
 }
 
 /// One acquisition of a lease by this process, never used twice.
@@ -43,6 +52,8 @@ pub enum Effect {
     Create(NewLease),
     /// Write to a row and report to [`Coordinator::written`].
     Write(Acquisition, LeaseWrite),
+    /// Delete the row of a finished shard, if it has this counter, and report to [`Coordinator::deleted`].
+    Delete(ShardId, i64),
     /// Read a row and report to [`Coordinator::looked_up`].
     LookUp(Acquisition, ShardId),
     /// The lease is ours: start a worker for its shard, at its checkpoint. Until when it is ours follows at once.
@@ -51,9 +62,15 @@ pub enum Effect {
     Extended(ShardId, Acquisition, Duration),
     /// The lease is no longer ours: stop the shard's worker at once.
     Lost(ShardId, Acquisition, Loss),
-    /// A KCL 3.x leader has promised the lease to another worker: drain the shard, store the last checkpoint and
-    /// call [`Coordinator::hand_over`].
+    /// Another worker is to have the lease, one that has asked for it or one that a KCL 3.x leader has chosen: within
+    /// [`Settings::hand_over_timeout`], drain the shard, store the last checkpoint and call [`Coordinator::release`].
     Drain(ShardId, Acquisition),
+    /// The shard is open, yet its row said `SHARD_END`: the stream was deleted and made again under its name. The row
+    /// has been made anew, and reading begins at the shard's oldest record.
+    BegunAnew(ShardId),
+    /// These shards could be read, and nobody has taken their leases for more than twice the failover time. Told
+    /// when it changes; none means that all are read again.
+    Unread(Vec<ShardId>),
     /// The answer to a request.
     Answer(RequestId, Result<(), RequestError>),
 }

@@ -18,6 +18,10 @@ pub(super) struct Wanted {
 /// How far the lease is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Its owner, a worker of this library, is being asked for it, or has been and is waited for.
+    Asking,
+    /// What its owner was asked for is being taken back.
+    Withdrawing,
     /// It is being taken.
     Taking,
     /// It is ours.
@@ -43,21 +47,35 @@ enum Phase {
 pub(super) enum Judgement {
     /// It was applied.
     Applied,
-    /// It was not, and the lease is ours.
+    /// It was not, and the lease is ours, or was given to us.
     NotApplied,
     /// The lease is not ours.
     NotOurs,
 }
 
+/// A request to the owner of a lease to give it to us.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The owner's acquisition.
+    pub(super) of: Option<String>,
+    /// The owner is not waited for any longer.
+    pub(super) until: Duration,
+    /// When the row is looked at next.
+    pub(super) look_at: Option<Duration>,
+}
+
 #[derive(Debug)]
 pub(super) struct Grip {
     pub(super) acquisition: Acquisition,
-    token: String,
+    pub(super) token: String,
+    /// How many times in a row the row could not be read.
+    failed_look_ups: u32,
     /// The row's counter as this process knows it: after the last write that was applied.
     pub(super) counter: i64,
     pub(super) stage: Stage,
-    /// Whether a KCL 3.x leader has promised the lease to another worker.
-    pub(super) is_promised: bool,
+    pub(super) asked: Option<Asked>,
+    /// Whether our worker was told that another one is to have the lease.
+    pub(super) is_parting: bool,
     /// When the last write that was applied was asked for: nobody can have seen its counter before.
     valid_from: Duration,
     phase: Phase,
@@ -76,26 +94,35 @@ pub(super) struct Grip {
 }
 
 impl Grip {
-    pub(super) fn new(acquisition: Acquisition, token: String, counter: i64) -> Self {
+    /// A lease that is being taken, or asked for.
+    pub(super) fn new(acquisition: Acquisition, token: String, counter: i64, change: LeaseChange) -> Self {
         Self {
             acquisition,
             token,
+            failed_look_ups: 0,
             counter,
             stage: Stage::Taking,
-            is_promised: false,
+            asked: None,
+            is_parting: false,
             valid_from: Duration::ZERO,
             phase: Phase::Idle,
             under_way: None,
             undecided_since: None,
             resume_at: None,
-            wanted: VecDeque::new(),
+            wanted: VecDeque::from([Wanted { change, request: None }]),
             children: Vec::new(),
             create_at: None,
         }
     }
 
+    /// Whether the row shows us as the reader, as far as this process knows.
     pub(super) fn is_taken(&self) -> bool {
-        self.stage != Stage::Taking
+        matches!(self.stage, Stage::Held | Stage::Unwanted)
+    }
+
+    /// Whether the lease is still its owner's.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.stage, Stage::Asking | Stage::Withdrawing)
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -139,7 +166,16 @@ impl Grip {
     }
 
     pub(super) fn is_look_up_due(&self, now: Duration) -> bool {
-        matches!(self.phase, Phase::InDoubt { retry_at } if retry_at <= now)
+        match self.phase {
+            Phase::InDoubt { retry_at } => retry_at <= now,
+            Phase::Idle => self.look_at().is_some_and(|look_at| look_at <= now),
+            Phase::Writing | Phase::LookingUp => false,
+        }
+    }
+
+    /// When the row of a lease that its owner was asked for is looked at next.
+    fn look_at(&self) -> Option<Duration> {
+        self.asked.as_ref().filter(|_| self.wanted.is_empty())?.look_at
     }
 
     pub(super) fn next_wakeup(&self, failover: Duration) -> Option<Duration> {
@@ -148,7 +184,7 @@ impl Grip {
                 let renewal = self.is_held().then(|| self.renewal_due(failover));
                 let resumption = self.resume_at.filter(|_| !self.wanted.is_empty());
                 let creation = self.create_at.filter(|_| !self.children.is_empty());
-                let next = renewal.into_iter().chain(resumption).chain(creation).min();
+                let next = renewal.into_iter().chain(resumption).chain(creation).chain(self.look_at()).min();
                 next.max(self.resume_at.filter(|_| next.is_some()))
             }
             Phase::InDoubt { retry_at } => Some(retry_at),
@@ -163,10 +199,25 @@ impl Grip {
         self.under_way = Some((wanted, now));
     }
 
+    /// Whether there is a write of which nobody knows yet how it ended.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.under_way.is_some()
+    }
+
     /// Nobody knows whether the write under way was, or will be, applied.
     pub(super) fn reply_lost(&mut self) {
         let started = self.under_way.as_ref().map(|(_, started)| *started);
         self.undecided_since = self.undecided_since.or(started);
+    }
+
+    /// Whether the lease will be offered when all that is wanted is written; nothing if none of it changes that.
+    pub(super) fn will_be_offered(&self) -> Option<bool> {
+        let under_way = self.under_way.iter().map(|(wanted, _)| wanted);
+        under_way.chain(&self.wanted).rev().find_map(|wanted| match wanted.change {
+            LeaseChange::Offer => Some(true),
+            LeaseChange::Keep => Some(false),
+            _ => None,
+        })
     }
 
     /// Begins to read the row. The write under way, if there is one, stays undecided until then.
@@ -175,8 +226,15 @@ impl Grip {
         Effect::LookUp(self.acquisition, shard.clone())
     }
 
-    pub(super) fn look_up_failed(&mut self, retry_at: Duration) {
-        self.phase = Phase::InDoubt { retry_at };
+    /// Tries again after a twentieth of the failover time, then after twice as long each time, up to a quarter of it.
+    pub(super) fn look_up_failed(&mut self, now: Duration, failover: Duration) {
+        let pause = (failover / 20 * 2u32.saturating_pow(self.failed_look_ups)).min(failover / 4);
+        self.failed_look_ups = (self.failed_look_ups + 1).min(8);
+        self.phase = Phase::InDoubt { retry_at: now + pause };
+    }
+
+    pub(super) fn looked_up(&mut self) {
+        self.failed_look_ups = 0;
     }
 
     pub(super) fn judge(&self, row: &Lease, worker: &WorkerId) -> Judgement {
@@ -194,11 +252,16 @@ impl Grip {
             Some(LeaseChange::HandOver) => {
                 is_next && row.checkpoint_owner.is_none() && row.owner.as_ref() != Some(worker)
             }
-            None => false,
+            Some(LeaseChange::Offer) => is_ours && has_moved && row.is_offered,
+            Some(LeaseChange::Keep) => is_ours && has_moved && !row.is_offered,
+            // Whoever was asked by cannot have got it otherwise before the lease had expired.
+            Some(LeaseChange::Give { to, .. }) => has_moved && row.reader() == Some(to),
+            Some(LeaseChange::Ask { .. } | LeaseChange::Withdraw { .. }) | None => false,
         };
         match (is_applied, is_ours) {
             (true, _) => Judgement::Applied,
             (false, true) => Judgement::NotApplied,
+            (false, false) if self.stage == Stage::Taking && row.is_given_to(worker) => Judgement::NotApplied,
             (false, false) => Judgement::NotOurs,
         }
     }
@@ -210,10 +273,33 @@ impl Grip {
         self.phase = Phase::Idle;
         let undecided_since = self.undecided_since.take();
         (self.counter, self.valid_from) = match found {
-            None => (self.counter + 1, started),
+            None => (self.counter + i64::from(wanted.change.raises_counter()), started),
             Some(row) => (row.counter, undecided_since.unwrap_or_default().max(self.valid_from)),
         };
         Some(wanted)
+    }
+
+    /// Goes on with another change than the one under way, from the row's counter.
+    pub(super) fn turn_to(&mut self, stage: Stage, counter: i64, change: LeaseChange) {
+        self.stage = stage;
+        self.asked = self.asked.take().filter(|_| matches!(stage, Stage::Asking | Stage::Withdrawing));
+        self.phase = Phase::Idle;
+        self.under_way = None;
+        self.undecided_since = None;
+        self.resume_at = None;
+        self.counter = counter;
+        self.wanted = VecDeque::from([Wanted { change, request: None }]);
+    }
+
+    /// The owner has been asked, and the row is looked at again at `look_at`.
+    pub(super) fn await_owner(&mut self, counter: i64, look_at: Duration) {
+        self.phase = Phase::Idle;
+        self.under_way = None;
+        self.undecided_since = None;
+        self.counter = counter;
+        if let Some(asked) = &mut self.asked {
+            asked.look_at = Some(look_at);
+        }
     }
 
     /// The lease is ours, and the write under way, if there is one, was not applied: it is tried again, against the

@@ -13,6 +13,9 @@
 //! - A lease is given up before its last renewal is as old as the failover time, counted from before that renewal
 //!   was sent, hence before anybody else can see it expire.
 
+mod ask;
+mod audit;
+mod balance;
 mod create;
 mod effect;
 mod grip;
@@ -45,7 +48,7 @@ pub struct Coordinator {
     settings: Settings,
     random: fastrand::Rng,
     /// Begins the token of each acquisition by this process.
-    nonce: String,
+    token: String,
     acquisitions: u64,
     requests: u64,
     effects: VecDeque<Effect>,
@@ -54,21 +57,44 @@ pub struct Coordinator {
     creation: Creation,
     grips: BTreeMap<ShardId, Grip>,
     shunned: BTreeSet<ShardId>,
-    taking: bool,
+    mode: Mode,
     has_scanned: bool,
+    /// Since when leases are to be had that this worker has not taken.
+    waiting: BTreeMap<ShardId, Duration>,
+    /// The shards that nobody reads, as last told.
+    unread: Vec<ShardId>,
+    /// Since when rows are known to be finished.
+    finished_since: BTreeMap<ShardId, Duration>,
+    /// Finished rows that are being deleted.
+    deleting: BTreeSet<ShardId>,
+    /// Open shards whose rows say that they have ended, with how many lists in a row have shown them so.
+    impossible: BTreeMap<ShardId, u32>,
+    /// When a list last differed from the one before.
+    list_changed: Option<Duration>,
     scan: Schedule,
     listing: Schedule,
+}
+
+/// What this worker is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It takes its share of the leases.
+    Sharing,
+    /// It takes none, and waits for others to ask for what it has.
+    Leaving,
+    /// It takes none and looks at nothing but what it holds.
+    Stopped,
 }
 
 impl Coordinator {
     /// A coordinator that holds nothing yet. `random` decides in which order leases are taken, the token of this
     /// process and jitter.
     pub fn new(settings: Settings, mut random: fastrand::Rng) -> Self {
-        let nonce = format!("{:016x}{:016x}", random.u64(..), random.u64(..));
+        let token = format!("{}/{:016x}{:016x}-", settings.worker, random.u64(..), random.u64(..));
         Self {
             settings,
             random,
-            nonce,
+            token,
             acquisitions: 0,
             requests: 0,
             effects: VecDeque::new(),
@@ -77,8 +103,14 @@ impl Coordinator {
             creation: Creation::default(),
             grips: BTreeMap::new(),
             shunned: BTreeSet::new(),
-            taking: true,
+            mode: Mode::Sharing,
             has_scanned: false,
+            waiting: BTreeMap::new(),
+            unread: Vec::new(),
+            finished_since: BTreeMap::new(),
+            deleting: BTreeSet::new(),
+            impossible: BTreeMap::new(),
+            list_changed: None,
             scan: Schedule::at_once(),
             listing: Schedule::at_once(),
         }
@@ -116,17 +148,33 @@ impl Coordinator {
     }
 
     /// All shards of the stream, or why they could not be listed.
-    pub fn listed(&mut self, now: Duration, shards: Result<Vec<Shard>, StreamError>) {
-        match shards {
-            _ if !self.taking => {}
-            Ok(shards) => {
+    ///
+    /// # Errors
+    /// Why the list is of no use: it could not be had, or is not complete. It is asked for again.
+    pub fn listed(
+        &mut self,
+        now: Duration,
+        shards: Result<Vec<Shard>, StreamError>,
+    ) -> Result<(), StreamError> {
+        let list = shards.and_then(ShardList::complete);
+        match list {
+            _ if self.mode != Mode::Sharing => {}
+            Ok(list) => {
                 self.listing.succeeded(now, self.settings.shard_sync_interval, &mut self.random);
-                self.list = Some(ShardList::new(shards));
+                if self.list.as_ref().is_some_and(|former| *former != list) {
+                    self.list_changed = Some(now);
+                }
+                self.list = Some(list);
                 self.plan_rows();
                 self.take_available(now);
+                self.audit(now);
             }
-            Err(_) => self.listing.failed(now, self.settings.shard_sync_interval, &mut self.random),
+            Err(error) => {
+                self.listing.failed(now, self.settings.shard_sync_interval, &mut self.random);
+                return Err(error);
+            }
         }
+        Ok(())
     }
 
     /// Stores how far the shard is processed. `Ok` in the answer means stored. `SHARD_END` is stored as by
@@ -162,16 +210,11 @@ impl Coordinator {
         self.request(now, shard, acquisition, LeaseChange::End { children: ids })
     }
 
-    /// Gives the lease up, for anybody to take at once, or for the worker that it was promised to. `Ok` in the answer
-    /// means stored. A shard end that still waits for the rows of its children is not awaited.
+    /// Gives the lease away: to the worker that has asked for it or that it was promised to, else for anybody to take
+    /// at once. `Ok` in the answer means stored. A shard end that still waits for the rows of its children is not
+    /// awaited.
     pub fn release(&mut self, now: Duration, shard: &ShardId, acquisition: Acquisition) -> RequestId {
         self.request(now, shard, acquisition, LeaseChange::Release)
-    }
-
-    /// Gives the lease to the worker that it was promised to; without a promise it is released. `Ok` in the answer
-    /// means stored.
-    pub fn hand_over(&mut self, now: Duration, shard: &ShardId, acquisition: Acquisition) -> RequestId {
-        self.request(now, shard, acquisition, LeaseChange::HandOver)
     }
 
     /// From now on the shard is not taken any more. If it is held, it stays so until released.
@@ -179,14 +222,19 @@ impl Coordinator {
         self.shunned.insert(shard.clone());
     }
 
+    /// From now on the shard is taken again like any other.
+    pub fn unshun(&mut self, now: Duration, shard: &ShardId) {
+        if self.shunned.remove(shard) {
+            self.take_if_available(now, shard);
+        }
+    }
+
     /// From now on no lease is taken, nothing scanned and nothing listed; held leases are renewed until released. A
     /// lease that is being taken at this moment is given back, of which nobody is told: see
     /// [`Coordinator::is_empty_handed`].
-    pub fn stop_taking(&mut self) {
-        self.taking = false;
+    pub fn stop_taking(&mut self, now: Duration) {
+        self.stop_sharing(now, Mode::Stopped);
         self.scan.due = None;
-        self.listing.due = None;
-        self.creation.drop_plan();
     }
 
     /// The rows as last seen, without those that another worker created since.
@@ -204,10 +252,15 @@ impl Coordinator {
         self.grips.values().filter(|grip| grip.is_held()).count()
     }
 
-    /// Whether no lease is held, being taken or being given back. After [`Coordinator::stop_taking`] nothing is left
+    /// Whether no lease is held, asked for, being taken or being given back. After [`Coordinator::stop_taking`] nothing is left
     /// to do then.
     pub fn is_empty_handed(&self) -> bool {
         self.grips.is_empty()
+    }
+
+    fn new_acquisition(&mut self) -> (Acquisition, String) {
+        self.acquisitions += 1;
+        (Acquisition(self.acquisitions), format!("{}{}", self.token, self.acquisitions))
     }
 
     fn request(

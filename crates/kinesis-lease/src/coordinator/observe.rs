@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
-use super::{Coordinator, Effect, Loss};
+use super::{Coordinator, Effect, Loss, Mode};
 use crate::lease::Lease;
 use crate::store::StoreError;
 
 impl Coordinator {
     /// All rows of the table, or why they could not be read.
     pub fn scanned(&mut self, now: Duration, rows: Result<Vec<Lease>, StoreError>) {
-        if !self.taking {
-            return;
-        }
-        let interval = self.settings.failover / 2;
+        let interval = match self.mode {
+            Mode::Sharing => self.settings.failover / 2,
+            Mode::Leaving => self.leaving_scan_interval(),
+            Mode::Stopped => return,
+        };
         let Ok(rows) = rows else {
             self.scan.failed(now, interval, &mut self.random);
             return;
@@ -39,7 +40,10 @@ impl Coordinator {
         if !std::mem::replace(&mut self.has_scanned, true) {
             self.plan_rows();
         }
+        self.look_at_expiries(now);
         self.take_available(now);
+        self.balance(now);
+        self.note_unread(now);
     }
 
     /// Takes note of a row, which may be older than what this process knows of its own leases.
@@ -47,24 +51,28 @@ impl Coordinator {
         let Some(grip) = self.grips.get(&row.shard) else {
             return self.watch.see(now, row);
         };
+        if grip.is_asking() {
+            return self.watch.see(now, row);
+        }
         if !grip.is_taken() || row.counter < grip.counter {
             return;
         }
         let shard = row.shard.clone();
         if grip.owns(&row, &self.settings.worker) {
             self.watch.know(row);
-            self.notice_promise(&shard);
+            self.notice_request(&shard);
         } else if grip.is_idle() {
             self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
             self.watch.see(now, row);
         }
     }
 
-    /// Tells of it once if a KCL 3.x leader has promised a lease of ours to another worker.
-    pub(super) fn notice_promise(&mut self, shard: &ShardId) {
+    /// Tells of it once if another worker is to have a lease of ours.
+    pub(super) fn notice_request(&mut self, shard: &ShardId) {
         let (Some(grip), Some(row)) = (self.grips.get_mut(shard), self.watch.rows.get(shard)) else { return };
-        let is_promised = row.checkpoint_owner.is_some() && row.owner != row.checkpoint_owner;
-        if is_promised && grip.is_held() && !std::mem::replace(&mut grip.is_promised, true) {
+        let is_asked = row.asked_by.as_ref().is_some_and(|by| *by != self.settings.worker);
+        let is_parting = row.is_promised() || is_asked;
+        if is_parting && grip.is_held() && !std::mem::replace(&mut grip.is_parting, true) {
             self.effects.push_back(Effect::Drain(shard.clone(), grip.acquisition));
         }
     }

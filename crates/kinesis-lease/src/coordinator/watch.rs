@@ -12,27 +12,54 @@ use crate::lineage::{self, Rows, ShardList};
 pub(super) struct Watch {
     /// The rows as last seen or written by this process.
     pub(super) rows: Rows,
-    /// Since when this process has seen the counter of a row unmoved.
-    unmoved_since: BTreeMap<ShardId, Duration>,
+    /// What this process has seen of the rows whose leases it does not hold.
+    seen: BTreeMap<ShardId, Seen>,
     /// Rows that were deleted, as they were.
     deleted: Rows,
+}
+
+/// How a row has changed before this process's eyes.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Since when its counter stands still.
+    unmoved_since: Duration,
+    /// Since when its reader is the same; nothing if it has been since the row was first seen.
+    reader_since: Option<Duration>,
+    /// Whether its counter has moved since its reader was a new one.
+    is_renewed: bool,
+    /// Since when its owner offers it.
+    offered_since: Option<Duration>,
 }
 
 impl Watch {
     /// Takes note of a row as somebody else may have left it.
     pub(super) fn see(&mut self, now: Duration, row: Lease) {
         let known = self.rows.get(&row.shard);
-        let unmoved = known.is_some_and(|known| known.counter == row.counter && known.owner == row.owner);
-        if !unmoved || !self.unmoved_since.contains_key(&row.shard) {
-            self.unmoved_since.insert(row.shard.clone(), now);
-        }
+        let has_moved = known.is_none_or(|known| known.counter != row.counter || known.owner != row.owner);
+        let has_new_reader = known.is_some_and(|known| known.reader() != row.reader());
+        let former = self.seen.get(&row.shard).copied();
+        let offered_since = row.is_offered.then(|| former.and_then(|seen| seen.offered_since).unwrap_or(now));
+        let seen = match former {
+            Some(seen) if !has_moved => Seen { offered_since, ..seen },
+            former => Seen {
+                unmoved_since: now,
+                reader_since: if has_new_reader {
+                    Some(now)
+                } else {
+                    former.and_then(|former| former.reader_since)
+                },
+                is_renewed: !has_new_reader,
+                offered_since,
+            },
+        };
+        self.seen.insert(row.shard.clone(), seen);
         self.deleted.remove(&row.shard);
         self.rows.insert(row.shard.clone(), row);
     }
 
     /// Takes note of a row of a lease that this process holds, which is not watched for others' renewals.
     pub(super) fn know(&mut self, row: Lease) {
-        self.unmoved_since.remove(&row.shard);
+        self.seen.remove(&row.shard);
         self.deleted.remove(&row.shard);
         self.rows.insert(row.shard.clone(), row);
     }
@@ -45,14 +72,14 @@ impl Watch {
 
     /// The row is not in the table any more.
     pub(super) fn forget(&mut self, shard: &ShardId) {
-        self.unmoved_since.remove(shard);
+        self.seen.remove(shard);
         self.deleted.extend(self.rows.remove_entry(shard));
     }
 
     /// The rows that are to be created: those that were deleted, as they were, and those that never were.
     ///
-    /// A finished row that was deleted stays so, unless a child that has not begun would wait for it: that is how the
-    /// KCL cleans up.
+    /// A finished row that was deleted stays so, unless a child that has not begun would wait for it: that is how
+    /// finished shards are cleaned up. It may have been finished since it was last seen.
     pub(super) fn missing(&mut self, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
         self.deleted.retain(|shard, _| list.get(shard).is_some());
         if self.deleted.is_empty() {
@@ -60,6 +87,12 @@ impl Watch {
         }
         let mut all = self.deleted.clone();
         all.extend(self.rows.clone());
+        for (shard, row) in self.deleted.iter_mut().filter(|(_, row)| !row.is_finished()) {
+            if lineage::is_passed(shard, &all, list) {
+                row.checkpoint = Checkpoint::ShardEnd;
+            }
+        }
+        all.extend(self.deleted.iter().map(|(shard, row)| (shard.clone(), row.clone())));
         let never = lineage::missing_leases(&all, list, initial);
         let is_wanted = |row: &&Lease| !row.is_finished() || lineage::is_awaited(&row.shard, &all);
         let deleted = self.deleted.values().filter(is_wanted);
@@ -69,17 +102,42 @@ impl Watch {
 
     /// Whether the row's counter has stood still before this process's eyes for longer than `failover`.
     pub(super) fn is_expired(&self, now: Duration, shard: &ShardId, failover: Duration) -> bool {
-        self.unmoved_since.get(shard).is_some_and(|since| now.saturating_sub(*since) > failover)
+        self.seen.get(shard).is_some_and(|seen| now > self.expires_at(shard, seen, failover))
+    }
+
+    /// When the lease expires, if its counter has stood still for longer than between two renewals.
+    pub(super) fn expiry(&self, now: Duration, shard: &ShardId, failover: Duration) -> Option<Duration> {
+        let still = self.seen.get(shard).filter(|seen| now >= seen.unmoved_since + failover * 2 / 5)?;
+        Some(self.expires_at(shard, still, failover) + Duration::from_millis(1))
+    }
+
+    /// A KCL 3.x worker finds out after up to `failover` that a lease was assigned to it, and renews it a third of that
+    /// later.
+    fn expires_at(&self, shard: &ShardId, seen: &Seen, failover: Duration) -> Duration {
+        let is_assigned = !seen.is_renewed
+            && self.rows.get(shard).is_some_and(|row| row.reader().is_some() && !row.is_of_peer());
+        seen.unmoved_since + if is_assigned { failover * 5 / 2 } else { failover }
+    }
+
+    /// Whether the lease has been offered for as long as `time`.
+    pub(super) fn is_offered_for(&self, now: Duration, shard: &ShardId, time: Duration) -> bool {
+        let since = self.seen.get(shard).and_then(|seen| seen.offered_since);
+        since.is_some_and(|since| now >= since + time)
+    }
+
+    /// Whether the lease has not changed its reader for as long as `failover`.
+    pub(super) fn is_settled(&self, now: Duration, shard: &ShardId, failover: Duration) -> bool {
+        self.seen.get(shard).is_some_and(|seen| seen.reader_since.is_none_or(|since| now >= since + failover))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{at, closed, open, row};
+    use crate::testing::{at, closed, complete_list, open, row};
 
     fn missing(rows: Vec<Lease>, deleted: &[&str]) -> Vec<(String, Checkpoint)> {
-        let list = ShardList::new([closed("p", &[]), open("c", &["p"]), open("other", &[])]);
+        let list = complete_list([closed("p", &[]), open("c", &["p"]), open("other", &[])]);
         let mut watch = Watch::default();
         for row in rows {
             watch.see(Duration::ZERO, row);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
-use super::grip::{Grip, Judgement, Wanted};
+use super::grip::{Grip, Judgement, Stage, Wanted};
 use super::{Acquisition, Coordinator, Effect, Loss, RequestError, RequestId};
-use crate::lease::{Lease, LeaseChange, LeaseWrite};
+use crate::lease::{Lease, LeaseChange, LeaseWrite, WorkerId, given_token};
 use crate::lineage;
 use crate::store::{StoreError, Written};
 
@@ -24,7 +24,7 @@ impl Coordinator {
             return;
         };
         match outcome {
-            Ok(Written::Applied) => self.apply(now, &shard, None),
+            Ok(Written::Applied(row)) => self.apply(now, &shard, row.map(|row| *row), Known::Told),
             Ok(Written::Refused(Some(row))) => self.judge(now, *row),
             Ok(Written::Refused(None)) => self.effects.push_back(grip.look_up(&shard)),
             Err(error) if error.may_have_applied() => {
@@ -47,13 +47,16 @@ impl Coordinator {
             return;
         };
         match row {
-            Ok(Some(row)) => self.judge(now, row),
-            Ok(None) => {
-                self.lose(shard, Loss::RowDeleted);
-                self.watch.forget(shard);
-                self.listing.hasten(now);
+            Ok(Some(row)) => {
+                grip.looked_up();
+                self.judge(now, row);
             }
-            Err(_) => grip.look_up_failed(now + self.settings.failover / 20),
+            Ok(None) => {
+                // Whether it was finished and cleaned up, or is to be made again, only a scan can tell.
+                self.lose(shard, Loss::RowDeleted);
+                self.scan.hasten(now);
+            }
+            Err(_) => grip.look_up_failed(now, self.settings.failover),
         }
     }
 
@@ -93,7 +96,6 @@ impl Coordinator {
 
     fn admit(&mut self, now: Duration, shard: &ShardId, index: usize) -> Option<Admission> {
         let grip = self.grips.get_mut(shard)?;
-        let is_promised = grip.is_promised;
         Some(match &mut grip.wanted.get_mut(index)?.change {
             LeaseChange::Checkpoint(checkpoint) => {
                 match self.watch.rows.get(shard).map(|row| (*checkpoint).cmp(&row.checkpoint)) {
@@ -117,11 +119,16 @@ impl Coordinator {
                 }
                 if grip.children.is_empty() { Admission::Write } else { Admission::Wait }
             }
-            change @ (LeaseChange::Release | LeaseChange::HandOver) => {
-                *change = if is_promised { LeaseChange::HandOver } else { LeaseChange::Release };
+            change @ (LeaseChange::Release | LeaseChange::HandOver | LeaseChange::Give { .. }) => {
+                *change = parting_change(self.watch.rows.get(shard), &self.settings.worker);
                 Admission::Write
             }
-            LeaseChange::Renew | LeaseChange::Take { .. } => Admission::Write,
+            LeaseChange::Renew
+            | LeaseChange::Take { .. }
+            | LeaseChange::Ask { .. }
+            | LeaseChange::Withdraw { .. }
+            | LeaseChange::Offer
+            | LeaseChange::Keep => Admission::Write,
         })
     }
 
@@ -139,7 +146,8 @@ impl Coordinator {
     /// The write under way was refused by the table itself.
     fn not_written(&mut self, now: Duration, shard: &ShardId, error: StoreError) {
         let Some(grip) = self.grips.get_mut(shard) else { return };
-        if !grip.is_taken() {
+        let is_given = self.watch.rows.get(shard).is_some_and(|row| row.is_given_to(&self.settings.worker));
+        if !grip.is_taken() && !is_given && grip.stage != Stage::Withdrawing {
             self.grips.remove(shard);
             return;
         }
@@ -150,18 +158,31 @@ impl Coordinator {
         self.advance(now, shard);
     }
 
-    /// The write under way was applied. `found` is what the table holds now, if that is how we know.
-    fn apply(&mut self, now: Duration, shard: &ShardId, found: Option<Lease>) {
+    /// The write under way was applied. `row` is the row with it.
+    fn apply(&mut self, now: Duration, shard: &ShardId, row: Option<Lease>, known: Known) {
         let Some(grip) = self.grips.get_mut(shard) else { return };
-        let Some(Wanted { change, request }) = grip.applied(found.as_ref()) else { return };
-        let row = found.or_else(|| {
+        let found = row.as_ref().filter(|_| known == Known::Found);
+        let Some(Wanted { change, request }) = grip.applied(found) else { return };
+        let row = row.or_else(|| {
             let mut row = self.watch.rows.get(shard)?.clone();
             row.counter = grip.counter;
             change.apply_to(&mut row);
             Some(row)
         });
         match change {
-            LeaseChange::End { .. } | LeaseChange::Release | LeaseChange::HandOver => {
+            LeaseChange::Ask { .. } => {
+                let counter = grip.counter;
+                grip.await_owner(counter, now + self.settings.failover / 20);
+                if let Some(row) = row {
+                    self.watch.see(now, row);
+                }
+                self.advance(now, shard);
+            }
+            LeaseChange::End { .. }
+            | LeaseChange::Release
+            | LeaseChange::HandOver
+            | LeaseChange::Give { .. }
+            | LeaseChange::Withdraw { .. } => {
                 let queued = self.grips.remove(shard).map(|mut grip| grip.requests());
                 if let Some(row) = row {
                     self.watch.see(now, row);
@@ -171,19 +192,28 @@ impl Coordinator {
                     self.answer(Some(request), Err(RequestError::NotHeld));
                 }
             }
-            LeaseChange::Take { .. } | LeaseChange::Renew | LeaseChange::Checkpoint(_) => {
+            LeaseChange::Take { .. }
+            | LeaseChange::Renew
+            | LeaseChange::Checkpoint(_)
+            | LeaseChange::Offer
+            | LeaseChange::Keep => {
                 if let Some(row) = row {
                     self.watch.know(row);
                 }
                 self.extend(now, shard, matches!(change, LeaseChange::Take { .. }));
                 self.answer(request, Ok(()));
-                self.notice_promise(shard);
+                self.notice_request(shard);
                 self.advance(now, shard);
             }
         }
-        if matches!(change, LeaseChange::End { .. }) {
-            self.listing.hasten(now);
-            self.take_available(now);
+        match change {
+            LeaseChange::End { .. } => {
+                self.listing.hasten(now);
+                self.take_children(now, shard);
+                self.take_available(now);
+            }
+            LeaseChange::Take { .. } => self.take_more(now),
+            _ => {}
         }
     }
 
@@ -202,17 +232,21 @@ impl Coordinator {
     fn judge(&mut self, now: Duration, row: Lease) {
         let shard = row.shard.clone();
         let Some(grip) = self.grips.get_mut(&shard) else { return };
+        if grip.is_asking() {
+            return self.judge_asked(now, row);
+        }
         match grip.judge(&row, &self.settings.worker) {
-            Judgement::Applied => self.apply(now, &shard, Some(row)),
+            Judgement::Applied => self.apply(now, &shard, Some(row), Known::Found),
             Judgement::NotApplied => {
                 grip.retry(row.counter, now + self.settings.failover / 20);
                 self.watch.know(row);
-                self.notice_promise(&shard);
+                self.notice_request(&shard);
                 self.advance(now, &shard);
             }
             Judgement::NotOurs => {
                 self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
                 self.watch.see(now, row);
+                self.take_more(now);
             }
         }
     }
@@ -230,6 +264,26 @@ impl Coordinator {
     pub(super) fn answer(&mut self, request: Option<RequestId>, answer: Result<(), RequestError>) {
         self.effects.extend(request.map(|request| Effect::Answer(request, answer)));
     }
+}
+
+/// How a lease is given away: to whom a KCL 3.x leader has promised it, to the worker that has asked, or to nobody.
+fn parting_change(row: Option<&Lease>, worker: &WorkerId) -> LeaseChange {
+    let Some(row) = row else { return LeaseChange::Release };
+    let asked_by = row.asked_by.as_ref().filter(|by| *by != worker);
+    match asked_by {
+        _ if row.is_promised() => LeaseChange::HandOver,
+        Some(by) => LeaseChange::Give { to: by.clone(), token: given_token(by) },
+        None => LeaseChange::Release,
+    }
+}
+
+/// How it is known that a write was applied.
+#[derive(PartialEq, Eq)]
+enum Known {
+    /// The table said so.
+    Told,
+    /// The row was looked up.
+    Found,
 }
 
 /// What becomes of a change that somebody wants.

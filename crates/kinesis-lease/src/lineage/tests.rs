@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{at, closed, open, row};
+use crate::testing::{at, closed, complete_list, open, row};
 
 const OLDEST: Checkpoint = Checkpoint::TrimHorizon;
 const NEWEST: Checkpoint = Checkpoint::Latest;
@@ -9,7 +9,7 @@ const END: Checkpoint = Checkpoint::ShardEnd;
 /// Eleven shards, of which 08, 09 and 10 are open: 06 came from 00 and 01, 07 from 02 and 03, 08 from 04, 09 from 04
 /// and 05, and 10 from 06 and 07.
 fn stream() -> ShardList {
-    ShardList::new([
+    complete_list([
         closed("00", &[]),
         closed("01", &[]),
         closed("02", &[]),
@@ -56,13 +56,13 @@ fn a_complete_table_misses_nothing() {
 
 #[test]
 fn parents_come_before_children() {
-    let order = missing(&Rows::new(), &ShardList::new([open("2", &["1"]), closed("1", &[])]), &OLDEST);
+    let order = missing(&Rows::new(), &complete_list([open("2", &["1"]), closed("1", &[])]), &OLDEST);
     assert_eq!(order, all(&["1", "2"], &OLDEST));
 }
 
 #[test]
 fn a_descendant_of_a_leased_shard_is_read_whole() {
-    let list = ShardList::new([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
+    let list = complete_list([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
     for (initial, expected) in [(OLDEST, OLDEST), (NEWEST, OLDEST), (INSTANT, INSTANT)] {
         for of_first in [END, at(1), NEWEST] {
             let leased = rows([row("1", &[], of_first)]);
@@ -73,13 +73,13 @@ fn a_descendant_of_a_leased_shard_is_read_whole() {
 
 #[test]
 fn a_descendant_is_known_by_its_parents_row_when_the_parent_has_left_the_list() {
-    let list = ShardList::new([open("2", &["1"])]);
+    let list = complete_list([open("2", &["1"])]);
     assert_eq!(missing(&rows([row("1", &[], at(1))]), &list, &NEWEST), all(&["2"], &OLDEST));
 }
 
 #[test]
 fn the_ancestors_of_shards_that_have_begun_are_not_created() {
-    let list = ShardList::new([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
+    let list = complete_list([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
     for begun in [at(5), NEWEST, END] {
         for initial in [OLDEST, NEWEST, INSTANT] {
             assert_eq!(missing(&rows([row("3", &["2"], begun.clone())]), &list, &initial), []);
@@ -89,7 +89,7 @@ fn the_ancestors_of_shards_that_have_begun_are_not_created() {
 
 #[test]
 fn the_ancestors_that_a_shard_waits_for_are_created_all_at_once() {
-    let list = ShardList::new([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
+    let list = complete_list([closed("1", &[]), closed("2", &["1"]), open("3", &["2"])]);
     assert_eq!(missing(&rows([row("3", &["2"], OLDEST)]), &list, &OLDEST), all(&["1", "2"], &OLDEST));
     let begun = rows([row("2", &["1"], at(4)), row("3", &["2"], OLDEST)]);
     assert_eq!(missing(&begun, &list, &OLDEST), []);
@@ -97,7 +97,7 @@ fn the_ancestors_that_a_shard_waits_for_are_created_all_at_once() {
 
 #[test]
 fn the_other_parent_of_a_merged_shard_that_waits_is_created() {
-    let list = ShardList::new([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
+    let list = complete_list([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
     let leased = rows([row("1", &[], END), row("3", &["1", "2"], OLDEST)]);
     assert_eq!(missing(&leased, &list, &OLDEST), all(&["2"], &OLDEST));
     let leased = rows([row("1", &[], NEWEST)]);
@@ -111,7 +111,7 @@ fn a_start_from_the_newest_record_goes_on_with_the_open_shards() {
 
 #[test]
 fn a_shard_of_unknown_descent_in_a_table_in_use_is_read_whole() {
-    let list = ShardList::new([open("1", &[]), open("5", &["3"]), open("6", &[])]);
+    let list = complete_list([open("1", &[]), open("5", &["3"]), open("6", &[])]);
     let in_use = rows([row("1", &[], at(1))]);
     assert_eq!(
         missing(&in_use, &list, &NEWEST),
@@ -131,14 +131,14 @@ fn long_chains_of_splits_and_merges_are_walked_in_no_time() {
         shards.push(closed(&merged, &[&left, &right]));
         last = merged;
     }
-    let list = ShardList::new(shards);
+    let list = complete_list(shards);
     assert_eq!(missing(&rows([row(&last, &[], at(1))]), &list, &OLDEST), []);
     assert_eq!(missing(&rows([row(&last, &[], OLDEST)]), &list, &OLDEST).len(), 600);
 }
 
 #[test]
 fn a_shard_starts_when_each_parent_is_finished() {
-    let list = ShardList::new([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
+    let list = complete_list([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
     let merged = row("3", &["1", "2"], OLDEST);
     for (of_first, of_second, may) in
         [(END, END, true), (END, at(9), false), (at(9), END, false), (OLDEST, OLDEST, false)]
@@ -150,40 +150,43 @@ fn a_shard_starts_when_each_parent_is_finished() {
 
 #[test]
 fn a_shard_without_parents_starts() {
-    assert!(may_start(&row("1", &[], OLDEST), &Rows::new(), &ShardList::default()));
+    assert!(may_start(&row("1", &[], OLDEST), &Rows::new(), &complete_list([open("other", &[])])));
 }
 
 #[test]
 fn a_parent_without_a_row_proves_nothing() {
     let child = row("2", &["1"], OLDEST);
-    let listed = ShardList::new([closed("1", &[]), open("2", &["1"])]);
+    let listed = complete_list([closed("1", &[]), open("2", &["1"])]);
     assert!(!may_start(&child, &Rows::new(), &listed), "its row may still be created");
-    assert!(!may_start(&child, &Rows::new(), &ShardList::default()), "the list may be older than the shard");
+    assert!(
+        !may_start(&child, &Rows::new(), &complete_list([open("other", &[])])),
+        "the list may be older than the shard"
+    );
 }
 
 #[test]
 fn a_parent_that_the_streams_retention_has_outlived_is_not_waited_for() {
     let child = row("2", &["1"], OLDEST);
-    assert!(may_start(&child, &Rows::new(), &ShardList::new([open("2", &["1"])])));
+    assert!(may_start(&child, &Rows::new(), &complete_list([open("2", &["1"])])));
     let unfinished = rows([row("1", &[], at(3))]);
     assert!(
-        !may_start(&child, &unfinished, &ShardList::new([open("2", &["1"])])),
+        !may_start(&child, &unfinished, &complete_list([open("2", &["1"])])),
         "while it has a row, it is"
     );
 }
 
 #[test]
 fn parents_are_those_of_the_row_and_of_the_list() {
-    let list = ShardList::new([closed("1", &[]), open("2", &["1"])]);
+    let list = complete_list([closed("1", &[]), open("2", &["1"])]);
     let unfinished = rows([row("1", &[], at(3))]);
     assert!(!may_start(&row("2", &[], OLDEST), &unfinished, &list), "a row that names no parents");
-    let unlisted = ShardList::new([closed("1", &[])]);
+    let unlisted = complete_list([closed("1", &[]), open("3", &["1"])]);
     assert!(!may_start(&row("2", &["1"], OLDEST), &unfinished, &unlisted), "a list older than the shard");
 }
 
 #[test]
 fn a_shard_that_has_begun_does_not_wait_for_parents_without_rows() {
-    let list = ShardList::new([closed("1", &[]), open("2", &["1"])]);
+    let list = complete_list([closed("1", &[]), open("2", &["1"])]);
     for begun in [at(3), NEWEST] {
         assert!(may_start(&row("2", &["1"], begun), &Rows::new(), &list));
     }
@@ -192,10 +195,10 @@ fn a_shard_that_has_begun_does_not_wait_for_parents_without_rows() {
 #[test]
 fn a_merged_shards_row_is_created_once_both_parents_have_theirs() {
     let merged = NewLease::new(crate::testing::child("3", &["1", "2"]), OLDEST);
-    let before = ShardList::new([open("1", &[])]);
-    let after = ShardList::new([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
-    let outlived = ShardList::new([closed("1", &[]), open("3", &["1", "2"])]);
-    let long_after = ShardList::new([open("9", &["8"])]);
+    let before = complete_list([open("1", &[])]);
+    let after = complete_list([closed("1", &[]), closed("2", &[]), open("3", &["1", "2"])]);
+    let outlived = complete_list([closed("1", &[]), open("3", &["1", "2"])]);
+    let long_after = complete_list([open("9", &["8"])]);
     let one = rows([row("1", &[], at(1))]);
     let both = rows([row("1", &[], at(1)), row("2", &[], at(1))]);
     for (rows, list, may) in [

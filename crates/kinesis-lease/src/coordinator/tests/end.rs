@@ -98,9 +98,10 @@ fn a_checkpoint_at_the_end_of_the_shard_ends_it() {
 #[test]
 fn the_end_is_final() {
     let mut world = World::holding_a();
-    world.end("a", vec![]);
+    world.stream = vec![closed("a", &[]), open("b", &["a"])];
+    world.end("a", vec![child("b", &["a"])]);
     world.pass(secs(100));
-    assert!(world.told.is_empty(), "neither lost nor gained");
+    assert_eq!(world.told, [Told::Gained("b".into())], "neither lost nor gained again");
     assert_eq!(world.row("a").counter, 2);
 }
 
@@ -123,7 +124,7 @@ fn a_release_does_not_wait_for_an_end_whose_children_cannot_be_created() {
     let mut world = World::holding_a();
     world.fail_always(Call::Create, Fault::Denied);
     let end = world.end("a", children());
-    world.coordinator.stop_taking();
+    world.coordinator.stop_taking(world.now);
     let release = world.release("a");
     world.pass(secs(2));
     assert_eq!(world.answers[&release], Ok(()));
@@ -135,7 +136,7 @@ fn a_release_does_not_wait_for_an_end_whose_children_cannot_be_created() {
 #[test]
 fn the_end_goes_on_after_taking_was_stopped() {
     let mut world = World::holding_a();
-    world.coordinator.stop_taking();
+    world.coordinator.stop_taking(world.now);
     let request = world.end("a", children());
     assert_eq!(world.answers[&request], Ok(()));
     assert_eq!(world.table.rows.len(), 3);

@@ -40,6 +40,7 @@ pub(super) enum Call {
     Create,
     Write,
     LookUp,
+    Delete,
 }
 
 /// What the driver of the coordinator was told of its leases.
@@ -48,6 +49,8 @@ pub(super) enum Told {
     Gained(String),
     Lost(String, Loss),
     Drain(String),
+    Unread(Vec<String>),
+    BegunAnew(String),
 }
 
 #[derive(Debug)]
@@ -84,6 +87,9 @@ impl World {
             shard_sync_interval: secs(60),
             initial,
             max_leases: usize::MAX,
+            max_steals: None,
+            hand_over_timeout: secs(30),
+            clean_up_after: secs(300),
         })
     }
 
@@ -202,7 +208,7 @@ impl World {
                 let error = self
                     .fault(Call::List)
                     .map(|_| StreamError { kind: StreamErrorKind::Unavailable, message: "no list".into() });
-                self.coordinator.listed(self.now, error.map_or(Ok(self.stream.clone()), Err));
+                let _ = self.coordinator.listed(self.now, error.map_or(Ok(self.stream.clone()), Err));
             }
             Effect::Create(new) => {
                 self.created.push(new.shard.clone());
@@ -214,6 +220,12 @@ impl World {
                 self.coordinator.created(self.now, new, error_of(fault).map_or(outcome, Err));
             }
             Effect::Write(acquisition, write) => self.carry_out_write(acquisition, write),
+            Effect::Delete(shard, counter) => {
+                let outcome = error_of(self.fault(Call::Delete))
+                    .map_or_else(|| Ok(self.table.delete(&shard, counter)), Err);
+                self.coordinator.deleted(self.now, &shard, outcome);
+            }
+            Effect::BegunAnew(shard) => self.told.push(Told::BegunAnew(shard.to_string())),
             Effect::LookUp(acquisition, shard) => {
                 let row = self.table.rows.get(&shard).cloned();
                 let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);
@@ -235,6 +247,9 @@ impl World {
             Effect::Drain(shard, acquisition) => {
                 assert_eq!(self.held.get(&shard), Some(&acquisition));
                 self.told.push(Told::Drain(shard.to_string()));
+            }
+            Effect::Unread(shards) => {
+                self.told.push(Told::Unread(shards.iter().map(ToString::to_string).collect()));
             }
             Effect::Answer(request, answer) => {
                 if let Some(shard) = self.ends.remove(&request).filter(|_| answer.is_ok()) {
@@ -288,12 +303,6 @@ impl World {
     pub(super) fn release(&mut self, shard: &str) -> RequestId {
         let acquisition = self.acquisition(shard);
         let request = self.coordinator.release(self.now, &shard.into(), acquisition);
-        self.asked(request, Some(shard))
-    }
-
-    pub(super) fn hand_over(&mut self, shard: &str) -> RequestId {
-        let acquisition = self.acquisition(shard);
-        let request = self.coordinator.hand_over(self.now, &shard.into(), acquisition);
         self.asked(request, Some(shard))
     }
 

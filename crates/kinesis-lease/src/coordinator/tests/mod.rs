@@ -1,6 +1,9 @@
+mod ask;
+mod balance;
 mod doubt;
 mod end;
 mod harness;
+mod offer;
 mod promise;
 mod renew;
 mod request;

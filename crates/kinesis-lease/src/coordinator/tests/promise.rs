@@ -13,7 +13,7 @@ fn a_promised_lease_is_drained_renewed_and_handed_over() {
     assert_eq!(world.told, [Told::Drain("a".into())], "once");
     assert_eq!(world.writes.len(), 9, "renewals go on");
     let checkpoint = world.checkpoint("a", at(5));
-    let hand_over = world.hand_over("a");
+    let hand_over = world.release("a");
     assert_eq!((&world.answers[&checkpoint], &world.answers[&hand_over]), (&Ok(()), &Ok(())));
     let row = world.row("a").clone();
     assert_eq!(row.owner, Some("next".into()));
@@ -61,7 +61,7 @@ fn a_release_of_a_promised_lease_hands_it_over() {
 #[test]
 fn a_release_before_the_promise_was_seen_frees_the_lease() {
     let mut world = World::holding_a();
-    world.coordinator.stop_taking();
+    world.coordinator.stop_taking(world.now);
     world.table.promise("a", "next");
     world.release("a");
     assert_eq!(world.row("a").reader(), None);
@@ -70,8 +70,8 @@ fn a_release_before_the_promise_was_seen_frees_the_lease() {
 #[test]
 fn a_hand_over_without_a_promise_is_a_release() {
     let mut world = World::holding_a();
-    world.coordinator.stop_taking();
-    world.hand_over("a");
+    world.coordinator.stop_taking(world.now);
+    world.release("a");
     assert_eq!(world.row("a").owner, None);
 }
 

@@ -193,9 +193,9 @@ fn a_scan_without_a_held_row_is_checked_by_reading_the_row() {
 #[test]
 fn a_deleted_row_loses_the_lease_and_is_created_anew() {
     let mut world = World::holding_a();
-    world.fail_always(Call::Scan, Fault::Throttled);
+    world.fail_next(Call::Scan, &[Fault::Throttled]);
     world.table.rows.clear();
-    world.pass(secs(4));
+    world.pass(secs(7));
     assert_eq!(world.told[..1], lost(Loss::RowDeleted));
     assert_eq!(world.gained(), ["a"]);
     assert_eq!(world.row("a").checkpoint, Checkpoint::TrimHorizon);

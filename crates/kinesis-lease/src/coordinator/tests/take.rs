@@ -63,21 +63,22 @@ fn a_renewal_since_the_last_scan_keeps_the_lease() {
     assert_eq!(world.writes.len(), 1, "it looked expired");
     assert!(world.told.is_empty());
     assert_eq!(world.row("a").owner, Some("other".into()));
-    world.pass(secs(10));
+    world.pass(secs(4));
     assert!(world.told.is_empty(), "the refusal told the counter, which is watched from then on");
 }
 
 #[test]
 fn a_finished_shard_is_never_taken() {
-    let mut world = world_of([row("a", &[], Checkpoint::ShardEnd)]);
-    world.table.rows.insert("b".into(), Lease { checkpoint: Checkpoint::ShardEnd, ..owned("b", "other", 1) });
+    let finished = Lease { checkpoint: Checkpoint::ShardEnd, ..owned("b", "other", 1) };
+    let mut world = world_of([row("a", &[], Checkpoint::ShardEnd), finished]);
+    world.stream = vec![closed("a", &[]), closed("b", &[]), open("c", &["a", "b"])];
     world.pass(secs(100));
-    assert!(world.writes.is_empty());
+    assert_eq!(world.held(), ["c"]);
 }
 
 #[test]
 fn an_own_lease_of_a_former_life_waits_for_the_failover_time() {
-    let mut world = world_of([owned("a", "me", 4)]);
+    let mut world = world_of([Lease { token: Some("me/former-1".into()), ..owned("a", "me", 4) }]);
     world.pass(FAILOVER);
     assert!(world.writes.is_empty(), "it may be another process under the same worker id");
     world.pass(FAILOVER);
@@ -176,7 +177,7 @@ fn a_lease_that_comes_after_taking_was_stopped_is_given_back() {
         if shun {
             world.coordinator.shun(&"a".into());
         } else {
-            world.coordinator.stop_taking();
+            world.coordinator.stop_taking(world.now);
         }
         assert!(!world.coordinator.is_empty_handed());
         world.answer_withheld();
@@ -190,7 +191,7 @@ fn a_lease_that_comes_after_taking_was_stopped_is_given_back() {
 #[test]
 fn after_taking_was_stopped_nothing_is_scanned_listed_created_or_taken() {
     let mut world = World::holding_a();
-    world.coordinator.stop_taking();
+    world.coordinator.stop_taking(world.now);
     world.stream.push(open("b", &[]));
     world.table.rows.insert("c".into(), row("c", &[], at(1)));
     world.pass(secs(100));
@@ -207,9 +208,9 @@ fn after_taking_was_stopped_nothing_is_scanned_listed_created_or_taken() {
 fn answers_that_come_after_taking_was_stopped_change_nothing() {
     let mut world = World::new(Checkpoint::TrimHorizon);
     world.coordinator.tick(world.now);
-    world.coordinator.stop_taking();
+    world.coordinator.stop_taking(world.now);
     world.coordinator.scanned(world.now, Ok(vec![row("a", &[], at(1))]));
-    world.coordinator.listed(world.now, Ok(vec![open("a", &[])]));
+    let _ = world.coordinator.listed(world.now, Ok(vec![open("a", &[])]));
     world.coordinator.created(
         world.now,
         NewLease::new(crate::testing::child("a", &[]), at(1)),

@@ -3,6 +3,12 @@
 use super::*;
 use crate::testing::at;
 
+impl Holding {
+    fn is_to_be_drained(&self) -> bool {
+        self.is_drained && !self.is_ending
+    }
+}
+
 impl Fleet {
     pub(super) fn tell(&mut self, index: usize, effect: Effect) {
         let now = self.processes[index].clock(self.now);
@@ -12,15 +18,31 @@ impl Fleet {
                 // Workers that start from the newest record while shards are split may differ on which those are.
                 let is_free = self.initial == Checkpoint::Latest && lease.checkpoint >= Checkpoint::Latest;
                 for parent in lease.parents.iter().filter(|_| !is_free) {
-                    let is_finished = self.table.rows.get(parent).is_some_and(Lease::is_finished);
-                    assert!(is_finished, "{} was started before its parent {parent}", lease.shard);
+                    let is_finished = self.ended.contains(parent);
+                    assert!(is_finished, "{lease:?} was started before its parent {parent}");
                 }
                 let processed = lease
                     .checkpoint
                     .position()
                     .map_or(0, |position| position.sequence.as_str().parse().unwrap());
-                let holding = Holding { acquisition, valid_until: now, processed, is_ending: false };
+                let holding = Holding {
+                    acquisition,
+                    valid_until: now,
+                    processed,
+                    is_drained: false,
+                    is_ending: false,
+                    is_stolen: false,
+                };
                 assert!(process.held.insert(lease.shard.clone(), holding).is_none());
+                let given_up = self.given_up.remove(&lease.shard);
+                if self.trial == Trial::Planned {
+                    let former = self.processed.get(&lease.shard).copied().unwrap_or_default();
+                    assert_eq!(processed, former, "{} is read twice", lease.shard);
+                    let (since, parting) = given_up.unwrap_or((self.now, Parting::Released));
+                    let within = if parting == Parting::Given { FAILOVER / 10 } else { FAILOVER };
+                    let gap = self.now - since;
+                    assert!(gap <= within, "{} was read by nobody for {gap:?}, {parting:?}", lease.shard);
+                }
             }
             Effect::Extended(shard, acquisition, until) => {
                 let holding = process.held.get_mut(&shard).unwrap();
@@ -37,7 +59,25 @@ impl Fleet {
                 let (shard, change, _) = request.expect("an answer to a request");
                 answered(process, &shard, &change, &answer);
             }
+            Effect::Drain(shard, acquisition) => {
+                let holding = process.held.get_mut(&shard).unwrap();
+                assert_eq!(holding.acquisition, acquisition);
+                assert!(!std::mem::replace(&mut holding.is_drained, true), "told twice");
+            }
+            Effect::Unread(shards) => process.unread = shards,
             told => panic!("{told:?}"),
+        }
+    }
+
+    /// A process that leaves gives up all that it holds.
+    pub(super) fn part(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let now = process.clock(self.now);
+        process.coordinator.stop_taking(now);
+        for (shard, holding) in process.held.iter_mut().filter(|(_, holding)| !holding.is_ending) {
+            holding.is_ending = true;
+            let request = process.coordinator.release(now, shard, holding.acquisition);
+            process.open_requests.insert(request, (shard.clone(), LeaseChange::Release, self.now));
         }
     }
 
@@ -46,17 +86,26 @@ impl Fleet {
         let now = self.processes[index].clock(self.now);
         let is_calm = self.is_calm();
         let process = &mut self.processes[index];
-        let held: Vec<ShardId> = process.held.keys().cloned().collect();
-        let Some(shard) = self.random.choice(held) else { return };
+        let mut held: Vec<&ShardId> = process.held.keys().collect();
+        let is_prompt = is_calm || self.trial == Trial::Planned;
+        let is_open = |id: &ShardId| self.stream.iter().any(|shard| shard.id == *id && shard.is_open());
+        if is_prompt && process.held.values().any(Holding::is_to_be_drained) {
+            held.retain(|shard| process.held[*shard].is_to_be_drained());
+        } else if is_calm && !held.iter().all(|shard| is_open(shard)) {
+            held.retain(|shard| !is_open(shard));
+        }
+        let Some(shard) = self.random.choice(held).cloned() else { return };
         let Some(holding) = process.held.get_mut(&shard) else { return };
         let acquisition = holding.acquisition;
-        let is_closed = self.stream.iter().any(|listed| listed.id == shard && !listed.is_open());
+        let is_closed = !is_open(&shard);
         let change = match self.random.u32(0..30) {
             _ if holding.is_ending => return,
+            0..15 if holding.is_drained => LeaseChange::Release,
             0 if !is_calm => LeaseChange::Release,
             1..15 if is_closed => LeaseChange::End { children: Vec::new() },
             _ => {
                 holding.processed += self.random.u128(0..3);
+                self.processed.insert(shard.clone(), holding.processed);
                 LeaseChange::Checkpoint(at(holding.processed))
             }
         };
