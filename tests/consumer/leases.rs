@@ -152,25 +152,28 @@ async fn finished_leases_are_not_taken_and_hold_up_nothing() {
 }
 
 #[actix::test]
-async fn an_open_shard_whose_row_is_at_its_end_is_told_of_and_the_others_are_read() {
+async fn an_open_shard_whose_row_is_at_its_end_is_told_of_and_read_from_its_beginning() {
     let aws = local_aws(2).await;
     let notes = new_notes();
-    let conf = quick_conf(&aws);
+    let mut conf = quick_conf(&aws);
+    conf.lease.failover_time = Duration::from_secs(1);
     let table = conf.table_name();
     create_table(&aws, &table).await;
     let impossible = shard_id(&aws, 0);
     seed(&aws, &table, &impossible, None, 5, "SHARD_END").await;
-    let recorder = Recorder::new(&notes).start();
-    let consumer = builder(conf, recorder.clone()).notices(recorder.recipient()).start().unwrap();
+    aws.put(STREAM, &keys_by_shard(&aws)[&impossible], "of the new stream").unwrap();
+    let consumer = start_noting(conf, &notes);
+    let noted = notes.wait_for("the record", |noted| !noted.deliveries.is_empty()).await;
+    assert_eq!(noted.payloads(), ["of the new stream"]);
     let is_told = |notice: &ConsumerNotice| {
         matches!(notice, ConsumerNotice::Gap { shard, detail }
             if shard.as_str() == impossible && detail.contains("made again"))
     };
-    notes.wait_for("the notice", |noted| noted.notices.iter().any(is_told)).await;
-    eventually("the other shard is read", async || consumer.status().shards.len() == 1).await;
-    let row = rows(&aws, &table).await.remove(&impossible).unwrap();
-    assert_eq!(text(&row, "checkpoint").as_deref(), Some("SHARD_END"));
+    assert!(noted.notices.iter().any(is_told), "{:?}", noted.notices);
+    eventually("both shards are read", async || consumer.status().shards.len() == 2).await;
     assert!(consumer.stop().await.unwrap().is_clean());
+    let row = rows(&aws, &table).await.remove(&impossible).unwrap();
+    assert_ne!(text(&row, "checkpoint").as_deref(), Some("SHARD_END"));
 }
 
 #[actix::test]

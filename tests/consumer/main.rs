@@ -10,6 +10,7 @@ mod leases;
 mod lifecycle;
 #[path = "../support/logs.rs"]
 mod logs;
+mod operations;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod reshard;

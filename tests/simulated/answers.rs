@@ -433,9 +433,8 @@ async fn ten_thousand_answers_at_once_from_another_thread_are_all_counted() {
 #[actix::test]
 async fn events_that_take_four_times_the_failover_time_cost_no_lease_beside_another_worker() {
     tokio::time::pause();
-    let place = Place::new(2);
-    let [stolen, kept] = [0, 1].map(|index| place.open_shards()[index].id.clone());
-    let keys = [&stolen, &kept].map(|shard| place.key_of(shard));
+    let place = Place::new(4);
+    let keys: Vec<_> = place.open_shards().iter().map(|shard| place.key_of(&shard.id)).collect();
     let (first_notes, second_notes) = (new_notes(), new_notes());
     let slow = |notes: &Notes| {
         Recorder::answering(notes, |message| {
@@ -449,6 +448,7 @@ async fn events_that_take_four_times_the_failover_time_cost_no_lease_beside_anot
     };
     let mut conf = conf();
     conf.worker.batch_timeout = 10 * MINUTE;
+    conf.lease.hand_over_timeout = 5 * MINUTE;
     let first = start_noting(conf.clone(), place.connect().0, slow(&first_notes));
     pass(MINUTE).await;
     let second = start_noting(conf, place.connect().0, slow(&second_notes));
@@ -456,19 +456,23 @@ async fn events_that_take_four_times_the_failover_time_cost_no_lease_beside_anot
         keys.iter().for_each(|key| drop(place.put(key, number.to_string())));
         pass(MINUTE).await;
     }
-    assert_eq!(first_notes.now().deliveries.len() + second_notes.now().deliveries.len(), 20);
+    assert_eq!(first_notes.now().deliveries.len() + second_notes.now().deliveries.len(), 40);
     assert!(!first_notes.now().notices.iter().chain(&second_notes.now().notices).any(is_loss));
 
+    let held = first.status().shards;
+    assert_eq!((held.len(), second.status().shards.len()), (2, 2), "shared, however slow the events are");
+    let [stolen, kept] = [0, 1].map(|index| held[index].shard.clone());
+    let handed_over = first_notes.now().shutdowns.len();
     keys.iter().for_each(|key| drop(place.put(key, "under way")));
     pass(5 * SECOND).await;
     place.steal(&stolen);
     let noted = first_notes.wait_for("the loss", |noted| noted.notices.iter().any(is_loss)).await;
-    let told: Vec<_> = noted.shutdowns.iter().map(|told| &told.shard).collect();
-    assert_eq!(told, [&stolen]);
-    assert!(matches!(noted.shutdowns[0].reason, ShutdownReason::LeaseLost(_)));
-    place.put(&keys[1], "after");
+    let told = &noted.shutdowns[handed_over..];
+    assert_eq!(told.iter().map(|told| &told.shard).collect::<Vec<_>>(), [&stolen]);
+    assert!(matches!(told[0].reason, ShutdownReason::LeaseLost(_)));
+    place.put(&place.key_of(&kept), "after");
     let noted = first_notes.wait_for("the other shard", |noted| noted.payloads().contains(&"after")).await;
-    assert_eq!(noted.shutdowns.len(), 1);
+    assert_eq!(noted.shutdowns.len(), handed_over + 1);
     pass(2 * MINUTE).await;
     assert!(first.stop().await.unwrap().is_clean());
     assert!(second.stop().await.unwrap().is_clean());

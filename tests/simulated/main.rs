@@ -5,14 +5,17 @@
 mod answers;
 mod bounds;
 mod faults;
+mod fleet;
 #[path = "../support/logs.rs"]
 mod logs;
+mod operations;
 mod panics;
 mod parting;
 mod positions;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod reshard;
+mod status;
 mod storms;
 mod time;
 mod world;

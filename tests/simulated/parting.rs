@@ -10,7 +10,7 @@ use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason, Stopp
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::lease::{Lease, LeaseChange, LeaseWrite, NewLease};
-use kinesis_lease::store::{Created, LeaseStore, StoreError, Written};
+use kinesis_lease::store::{Created, Deleted, LeaseStore, StoreError, Written};
 use kinesis_record::ShardId;
 
 use super::world::{Fault, Place};
@@ -238,6 +238,14 @@ impl LeaseStore for WithoutCheckpoints {
             }
             _ => self.0.write(write),
         }
+    }
+
+    fn delete<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        expected_counter: i64,
+    ) -> BoxFuture<'a, Result<Deleted, StoreError>> {
+        self.0.delete(shard, expected_counter)
     }
 }
 

@@ -277,8 +277,9 @@ async fn sixty_finished_leases_hold_up_no_open_shard_and_start_nothing() {
     assert_eq!(of_open, wanted);
     assert_eq!((ended(&noted).len(), noted.shutdowns.len()), (0, 0));
     let is_of_closed = |shard: &_| closed.iter().any(|known| known.id == *shard);
+    let calls = network.all_calls().into_iter();
     let of_closed =
-        network.all_calls().into_iter().filter(|call| call.shard.as_ref().is_some_and(is_of_closed));
+        calls.filter(|call| call.name != "delete" && call.shard.as_ref().is_some_and(is_of_closed));
     assert_eq!(of_closed.count(), 0, "a finished shard is neither read nor written to");
     assert!(consumer.stop().await.unwrap().is_clean());
 }

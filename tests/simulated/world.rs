@@ -10,7 +10,7 @@ use actix_kinesis::consumer::World;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::lease::{Lease, LeaseWrite, NewLease};
-use kinesis_lease::store::{Created, LeaseStore, StoreError, Written};
+use kinesis_lease::store::{Created, Deleted, LeaseStore, StoreError, Written};
 use kinesis_lease::stream::{
     ChildShard, RawRecord, RecordsPage, ShardIterator, StartAt, StreamApi, StreamError, StreamErrorKind,
 };
@@ -354,7 +354,7 @@ impl Link {
         let place = self.place.clone();
         actix::spawn(async move {
             tokio::time::sleep(after).await;
-            apply_write(&mut place.rows(), &write);
+            write.apply_to(place.rows().get_mut(&write.shard));
         });
     }
 }
@@ -369,16 +369,6 @@ fn to_store_error<T>(name: &str, answer: Result<T, Fault>) -> Result<T, StoreErr
         Fault::Denied | Fault::Invalid => StoreError::Refused(format!("{name}: refused")),
         _ => StoreError::Unknown(format!("{name}: timed out")),
     })
-}
-
-fn apply_write(rows: &mut BTreeMap<ShardId, Lease>, write: &LeaseWrite) -> Written {
-    let Some(row) = rows.get_mut(&write.shard) else { return Written::Refused(None) };
-    if row.counter != write.expected_counter {
-        return Written::Refused(Some(Box::new(row.clone())));
-    }
-    row.counter += 1;
-    write.change.apply_to(row);
-    Written::Applied
 }
 
 impl LeaseStore for Link {
@@ -412,12 +402,30 @@ impl LeaseStore for Link {
     fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
         async move {
             let name = ("write", Some(&write.shard));
-            let answer = self.call(name, |place| apply_write(&mut place.rows(), write), LONGEST_WRITE).await;
+            let answer = self
+                .call(name, |place| write.apply_to(place.rows().get_mut(&write.shard)), LONGEST_WRITE)
+                .await;
             if let Err(Fault::Late(after)) = answer {
                 self.write_later(write.clone(), after);
             }
             to_store_error("write", answer)
         }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        expected_counter: i64,
+    ) -> BoxFuture<'a, Result<Deleted, StoreError>> {
+        self.table(("delete", Some(shard)), move |rows| {
+            let is_fit = |row: &Lease| row.counter == expected_counter && row.is_finished();
+            if !rows.get(shard).is_some_and(is_fit) {
+                return Deleted::Refused;
+            }
+            rows.remove(shard);
+            Deleted::Gone
+        })
         .boxed()
     }
 }

@@ -37,7 +37,7 @@ fn a_whole_application_conf_loads_as_it_is() {
     assert_eq!(conf.lease.worker_id.as_deref(), Some("007"));
     assert_eq!(conf.lease.failover_time, 20 * SECOND);
     assert_eq!(conf.lease.shard_sync_interval, 30 * SECOND);
-    assert_eq!(conf.lease.max_leases, Some(2_147_483_647));
+    assert_eq!((conf.lease.max_leases, conf.lease.max_steals), (Some(2_147_483_647), Some(1)));
     assert_eq!(conf.polling.max_records, 1000);
     assert_eq!(conf.polling.idle_time, Duration::from_millis(500));
     assert_eq!(conf.aws.region.as_deref(), Some("eu-west-1"));
@@ -74,7 +74,6 @@ fn keys_without_a_meaning_are_named_in_a_warning_each_and_secrets_never() {
         "kinesis.entries.kcl.metricsLevel",
         "kinesis.entries.kcl.metricsEnabledDimensions",
         "kinesis.entries.kcl.maxLeaseRenewalThreads",
-        "kinesis.entries.kcl.maxLeasesToStealAtOneTime",
         "kinesis.entries.kcl.initialLeaseTableReadCapacity",
         "kinesis.entries.kcl.initialLeaseTableWriteCapacity",
         "kinesis.entries.kcl.skipShardSyncAtStartupIfLeasesExist",

@@ -78,10 +78,17 @@ fn every_field_has_a_key() {
         arbiters: _,
     } = worker;
     let CheckpointerConf { interval: _, backoff: BackoffConf { min: _, max: _ } } = checkpointer;
-    let LeaseConf { table_name: _, worker_id: _, failover_time: _, shard_sync_interval: _, max_leases: _ } =
-        lease;
+    let LeaseConf {
+        table_name: _,
+        worker_id: _,
+        failover_time: _,
+        shard_sync_interval: _,
+        max_leases: _,
+        max_steals: _,
+        hand_over_timeout: _,
+    } = lease;
     let PollingConf { max_records: _, idle_time: _ } = polling;
-    let (aws, worker, checkpointer, lease, polling) = (10, 12, 3, 5, 2);
+    let (aws, worker, checkpointer, lease, polling) = (10, 12, 3, 7, 2);
     let stream_name_position_and_timestamp = 3;
     let fields = stream_name_position_and_timestamp + aws + worker + checkpointer + lease + polling;
     assert_eq!(reader::known_keys().len(), fields);

@@ -76,7 +76,9 @@ pub enum FailurePolicy {
     StopConsumer,
 }
 
-/// A pause that doubles from `min` to `max` while something keeps failing. `min` is at most `max`.
+/// A pause that doubles from `min` to `max` while something keeps failing. Each is drawn from the upper half of its
+/// length, so that not all who failed at once try again at once: the first lasts half of `min` to `min`. `min` is at
+/// most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackoffConf {
     /// `min`: the first pause. 1 ms to 1 h.
@@ -149,8 +151,15 @@ pub struct LeaseConf {
     /// KCL: `shardSyncIntervalMillis`.
     pub shard_sync_interval: Duration,
     /// `max-leases`: the most shards that this process takes. 1 or more; default `None`: no limit. With too few
-    /// instances, shards stay unread. KCL: `maxLeasesForWorker`.
+    /// instances, shards stay unread, which is told. KCL: `maxLeasesForWorker`.
     pub max_leases: Option<u32>,
+    /// `max-steals`: the most leases that this process asks other instances for, or takes from a KCL, after one look at
+    /// the table. 1 or more; default `None`: a fifth of its share. KCL: `maxLeasesToStealAtOneTime`.
+    pub max_steals: Option<u32>,
+    /// `hand-over-timeout`: how long an instance may go on with what is under way in a shard that another one has asked
+    /// for. What is not done by then is delivered again there. 1 s to 10 min; default 30 s. Should be the same in all
+    /// instances. KCL: `gracefulLeaseHandoffTimeoutMillis`.
+    pub hand_over_timeout: Duration,
 }
 
 /// How the stream is read: the section `polling`.
@@ -199,6 +208,8 @@ impl Default for LeaseConf {
             failover_time: 10 * SECOND,
             shard_sync_interval: 60 * SECOND,
             max_leases: None,
+            max_steals: None,
+            hand_over_timeout: 30 * SECOND,
         }
     }
 }

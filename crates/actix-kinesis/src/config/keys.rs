@@ -135,4 +135,6 @@ fn lease(conf: &mut LeaseConf, visit: &mut impl Visit) {
     visit.required("lease.failover-time", &mut conf.failover_time, Span(SECOND..=10 * MINUTE));
     visit.required("lease.shard-sync-interval", &mut conf.shard_sync_interval, Span(SECOND..=DAY));
     visit.optional("lease.max-leases", &mut conf.max_leases, Whole(1..=u32::MAX));
+    visit.optional("lease.max-steals", &mut conf.max_steals, Whole(1..=u32::MAX));
+    visit.required("lease.hand-over-timeout", &mut conf.hand_over_timeout, Span(SECOND..=10 * MINUTE));
 }

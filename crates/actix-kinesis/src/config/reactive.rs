@@ -101,7 +101,7 @@ const KCL: &[(&str, Meaning)] = &[
     ("maxGetRecordsThreadPool", THREADS),
     ("maxLeaseRenewalThreads", THREADS),
     ("maxLeasesForWorker", Same("lease.max-leases")),
-    ("maxLeasesToStealAtOneTime", BUILT_IN),
+    ("maxLeasesToStealAtOneTime", Same("lease.max-steals")),
     ("maxListShardsRetryAttempts", RETRIES),
     ("maxPendingProcessRecordsInput", FETCHING),
     ("maxRecords", Same("polling.max-records")),

@@ -58,6 +58,21 @@ impl From<AwsError> for ConsumerError {
     }
 }
 
+/// Why a shard could not be paused, resumed or drained.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// This process does not hold the shard's lease, or is giving it away.
+    #[error("shard {shard} is not read by this process")]
+    NotHeld {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The consumer stops, or has stopped.
+    #[error("the consumer stops or has stopped")]
+    Stopping,
+}
+
 /// How a consumer left its shards when it stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

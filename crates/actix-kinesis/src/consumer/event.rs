@@ -28,6 +28,20 @@ pub(crate) struct Contents {
     pub(crate) arrival: Option<SystemTime>,
     pub(crate) behind: Duration,
     pub(crate) is_aggregated: bool,
+    pub(crate) fencing_token: FencingToken,
+}
+
+/// Tells the readers that a shard has had apart, by age: each acquisition of its lease has a greater one.
+///
+/// A process that stood still may not know yet that another one reads the shard by now. A sink that keeps the greatest
+/// token it has seen of a shard, and refuses what comes with a smaller one, is safe from its writes. Tokens are
+/// compared by `lease_counter`. They start again from 0 if the row, or the table, is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FencingToken {
+    /// `leaseCounter` as it was when the lease was acquired.
+    pub lease_counter: i64,
+    /// `ownerSwitchesSinceCheckpoint` as it was then: how many readers there have been since the last checkpoint.
+    pub owner_switches: i64,
 }
 
 impl ConsumerEvent {
@@ -57,6 +71,7 @@ impl ConsumerEvent {
             arrival: None,
             behind: Duration::ZERO,
             is_aggregated: false,
+            fencing_token: FencingToken::default(),
         })
     }
 
@@ -100,6 +115,11 @@ impl ConsumerEvent {
     /// How far the page that brought the event was behind the shard's tip when it was fetched.
     pub fn behind(&self) -> Duration {
         self.0.behind
+    }
+
+    /// Names the acquisition of the shard's lease under which it was read.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.0.fencing_token
     }
 
     /// Whether it came in an aggregated record.

@@ -85,6 +85,9 @@ pub enum ShutdownReason {
     /// The lease was lost. Events under way may be processed by another worker, too.
     #[error("{0}")]
     LeaseLost(Loss),
+    /// The shard is paused, see [`KinesisConsumer::pause`](super::KinesisConsumer::pause).
+    #[error("the shard is paused")]
+    Paused,
     /// The lease was handed to another worker.
     #[error("the lease was handed to another worker")]
     HandedOver,

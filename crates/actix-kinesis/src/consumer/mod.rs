@@ -9,7 +9,8 @@
 //! | `event` | events and their answers |
 //! | `processor` | the application's side, as the consumer addresses it |
 //! | `failure`, `notice`, `observe`, `status`, `error` | what the application is told |
-//! | `supervisor` | leases, workers, restarts, stopping |
+//! | `fleet` | all instances of the application, as the lease table shows them |
+//! | `supervisor` | leases, workers, restarts, pausing, stopping |
 //! | `worker`, `tracker`, `window`, `load` | delivery of one shard's events, and its limits |
 //! | `fetch` | reading ahead from Kinesis |
 //! | `checkpoint` | storing positions |
@@ -22,6 +23,7 @@ mod event;
 mod failure;
 mod fence;
 mod fetch;
+mod fleet;
 mod load;
 mod notice;
 mod notifier;
@@ -33,6 +35,7 @@ mod supervisor;
 mod tracker;
 mod window;
 mod worker;
+mod world;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,27 +43,28 @@ use std::time::Duration;
 
 use actix::{Addr, Arbiter, Recipient};
 use aws_credential_types::provider::SharedCredentialsProvider;
-use kinesis_aws::{AwsSettings, Clients, DynamoLeaseStore, KinesisStream};
+use kinesis_record::ShardId;
 use tokio::sync::watch;
 use tracing::error_span;
 
-use crate::config::{AwsConf, ConsumerConf};
+use crate::config::ConsumerConf;
 use observe::Observer;
 use placement::Arbiters;
 use status::StatusBoard;
-use supervisor::{Connect, Ending, Parts, Stop, Supervisor};
+use supervisor::{Ending, Operate, Operation, Parts, Stop, Supervisor};
 
-pub use error::{ConsumerError, Stopped};
-pub use event::{ConsumerEvent, EventHandle, EventProcessed, ProcessEvent};
+pub use error::{ConsumerError, OperationError, Stopped};
+pub use event::{ConsumerEvent, EventHandle, EventProcessed, FencingToken, ProcessEvent};
 pub use failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
+pub use fleet::{Fleet, FleetLease, FleetShard, FleetWorker, ShardLife};
 pub use notice::ConsumerNotice;
 pub use observe::{DeliveryOutcome, Observation};
 pub use placement::Placement;
 pub use processor::{EventProcessor, EventProcessors};
-pub use status::{ConsumerState, ConsumerStatus, ShardStatus};
-pub use supervisor::World;
+pub use status::{ConsumerState, ConsumerStatus, ShardState, ShardStatus, StoppedShard};
+pub use world::World;
 
 pub use kinesis_lease::coordinator::Loss;
 pub use kinesis_lease::{LeaseStore, StreamApi, WorkerId};
@@ -132,6 +136,52 @@ impl KinesisConsumer {
             Ok(ending) => ending.clone().unwrap_or(Err(ConsumerError::Died)),
             Err(_) => Err(ConsumerError::Died),
         }
+    }
+
+    /// Reads a shard no further, for as long as this process holds its lease: no more of its events are delivered.
+    /// Those under way may be answered within `batch-timeout`, as ever, and the checkpoint behind them is stored. Returns
+    /// then. The processor is told by [`ShutdownReason::Paused`].
+    ///
+    /// The lease is renewed meanwhile, so that no other instance reads the shard unless it asks for it, which the pause
+    /// does not hinder. The pause ends with the lease: when that is handed over or lost, or the consumer stops, whoever
+    /// reads the shard next begins behind the checkpoint, this process too if the lease comes back. A shard that fails
+    /// just then, or that waits to be started again after a failure, is started again when it is resumed. A second pause
+    /// waits for the first.
+    ///
+    /// # Errors
+    /// [`OperationError::NotHeld`] if this process does not read the shard, or no longer does when all is answered.
+    pub async fn pause(&self, shard: &ShardId) -> Result<(), OperationError> {
+        self.operate(shard, Operation::Pause).await
+    }
+
+    /// Gives a shard to another instance: offers it, goes on reading it until one asks, which begins right behind what
+    /// is finished here. Returns as soon as the offer is noted; it can be seen in [`KinesisConsumer::status`]. From now
+    /// on this process does not take the shard by itself, not even when no other instance reads it, until
+    /// [`KinesisConsumer::resume`].
+    ///
+    /// The instance with the fewest shards asks, and may ask for another one in exchange. If none asks, because there is
+    /// none or all have as many shards as they may, the shard is still read here. A KCL worker does not ask.
+    ///
+    /// # Errors
+    /// [`OperationError::NotHeld`] if this process does not read the shard.
+    pub async fn drain(&self, shard: &ShardId) -> Result<(), OperationError> {
+        self.operate(shard, Operation::Drain).await
+    }
+
+    /// Lets this process read a shard as any other: takes back what [`KinesisConsumer::pause`],
+    /// [`KinesisConsumer::drain`] or a failure that stopped the shard has done. A paused shard is read on right behind
+    /// its checkpoint. An offer that no other instance has taken up yet is withdrawn; a shard that another one reads by
+    /// now stays there until the shards are shared anew. A shard that is read anyway goes on.
+    ///
+    /// # Errors
+    /// [`OperationError::NotHeld`] if this process does not read the shard, and none of these is why.
+    pub async fn resume(&self, shard: &ShardId) -> Result<(), OperationError> {
+        self.operate(shard, Operation::Resume).await
+    }
+
+    async fn operate(&self, shard: &ShardId, operation: Operation) -> Result<(), OperationError> {
+        let shard = shard.clone();
+        self.supervisor.send(Operate { shard, operation }).await.unwrap_or(Err(OperationError::Stopping))
     }
 
     /// How it is doing now.
@@ -234,7 +284,10 @@ impl ConsumerBuilder {
         let parts = Parts {
             connect: match self.world {
                 Some(world) => Box::new(|| Box::pin(std::future::ready(Ok(world)))),
-                None => connect_to_aws(&conf, self.credentials),
+                None => {
+                    let (conf, credentials) = (Arc::clone(&conf), self.credentials);
+                    Box::new(|| Box::pin(async move { World::connect(&conf, credentials).await }))
+                }
             },
             processors: self.processors.placed(home),
             notifier: notifier::Notifier::new(self.notices, self.observer),
@@ -267,36 +320,4 @@ impl fmt::Debug for ConsumerBuilder {
 fn unique_worker_id() -> WorkerId {
     let host = gethostname::gethostname();
     WorkerId::from(format!("{}:{}", host.to_string_lossy(), uuid::Uuid::new_v4()))
-}
-
-fn connect_to_aws(conf: &ConsumerConf, credentials: Option<SharedCredentialsProvider>) -> Connect {
-    let (stream, table) = (conf.stream_name.clone(), conf.table_name());
-    // A renewal that takes longer than this would come too late to be tried again.
-    let call_timeout = conf.aws.request_timeout.min(conf.lease.failover_time / 3);
-    let settings = settings(&conf.aws, credentials);
-    Box::new(move || {
-        Box::pin(async move {
-            let clients = Clients::connect(&settings).await?;
-            Ok(World {
-                stream: Arc::new(KinesisStream::new(&clients, &stream)),
-                leases: Arc::new(DynamoLeaseStore::new(&clients, &table, call_timeout)),
-            })
-        })
-    })
-}
-
-fn settings(conf: &AwsConf, credentials: Option<SharedCredentialsProvider>) -> AwsSettings {
-    AwsSettings {
-        region: conf.region.clone(),
-        profile: conf.profile.clone(),
-        credentials,
-        endpoint_url: conf.endpoint_url.clone(),
-        kinesis_endpoint: conf.kinesis_endpoint.clone(),
-        dynamodb_endpoint: conf.dynamodb_endpoint.clone(),
-        role_arn: conf.role_arn.clone(),
-        role_session_name: conf.role_session_name.clone(),
-        external_id: conf.external_id.clone(),
-        connect_timeout: conf.connect_timeout,
-        request_timeout: conf.request_timeout,
-    }
 }

@@ -8,7 +8,7 @@ use kinesis_lease::coordinator::Loss;
 use kinesis_record::{Checkpoint, Position, ShardId};
 
 use super::event::ConsumerEvent;
-use super::failure::FailedEvent;
+use super::failure::{FailedEvent, FailureDecision};
 
 /// Something that happened to a consumer or to one of its shards. Sent to the recipient that
 /// [`ConsumerBuilder::notices`](super::ConsumerBuilder::notices) names.
@@ -70,6 +70,13 @@ pub enum ConsumerNotice {
         /// What is known of it.
         detail: String,
     },
+    /// These shards are read by no instance, and have not been for twice the failover time: too few instances for
+    /// their [`max_leases`](crate::config::LeaseConf::max_leases), or a failure policy has stopped them everywhere. None
+    /// means that all are read again.
+    Unread {
+        /// The shards, by name.
+        shards: Vec<ShardId>,
+    },
     /// A shard failed and is started again after a pause.
     ShardRestarts {
         /// The shard.
@@ -78,5 +85,14 @@ pub enum ConsumerNotice {
         after: Duration,
         /// Why.
         cause: String,
+    },
+    /// A shard failed and is not started again here.
+    ShardStopped {
+        /// The shard.
+        shard: ShardId,
+        /// Why.
+        cause: String,
+        /// [`FailureDecision::StopShard`] or [`FailureDecision::StopConsumer`].
+        decision: FailureDecision,
     },
 }

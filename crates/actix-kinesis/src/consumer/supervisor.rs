@@ -1,5 +1,6 @@
 //! The actor that holds the leases of one consumer and supervises a worker per shard.
 
+mod operate;
 mod shard;
 mod stop;
 
@@ -16,8 +17,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
 use kinesis_lease::store::{Created, Written};
-use kinesis_lease::{Lease, LeaseStore, StoreError, StreamApi, StreamError, StreamErrorKind};
-use kinesis_record::{Checkpoint, Shard, ShardId};
+use kinesis_lease::{Lease, LeaseStore, StoreError, StreamError, StreamErrorKind};
+use kinesis_record::{Checkpoint, ShardId};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error, info, warn};
@@ -33,24 +34,23 @@ use super::placement::Arbiters;
 use super::processor::Processors;
 use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
 use super::worker::LeaseHolds;
+use super::world::World;
 use crate::config::{ConsumerConf, InitialPosition};
-use shard::Slot;
+pub(crate) use operate::{Operate, Operation};
+use shard::{Course, Slot};
 use stop::Stopping;
 
 /// How often a watched status is brought up to date while nothing else happens.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often shards that nobody reads are told of.
+const UNREAD_REMINDER: Duration = Duration::from_secs(60);
+
+/// How old the end of a shard must be before its row is deleted, as in the KCL.
+const CLEAN_UP_AFTER: Duration = Duration::from_secs(300);
+
 /// How many calls for leases are under way at once.
 const CALLS_AT_ONCE: usize = 64;
-
-/// The outside world of a consumer.
-#[derive(Debug, Clone)]
-pub struct World {
-    /// The stream.
-    pub stream: Arc<dyn StreamApi>,
-    /// The lease table.
-    pub leases: Arc<dyn LeaseStore>,
-}
 
 /// Makes the outside world, on the coordination's own thread.
 pub(crate) type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<World, ConsumerError>> + Send>;
@@ -82,8 +82,6 @@ pub(crate) struct Supervisor {
     clock: Clock,
     /// Rows that this process has created and not yet read the shard of.
     new_rows: BTreeSet<ShardId>,
-    /// Shards of another stream under the same name, of which the application was told.
-    impossible: BTreeSet<ShardId>,
     world: Option<World>,
     coordinator: Option<Coordinator>,
     load: Arc<Load>,
@@ -93,6 +91,8 @@ pub(crate) struct Supervisor {
     next_place: usize,
     waiting: HashMap<RequestId, Waiting>,
     wakeup: Option<SpawnHandle>,
+    /// Tells again of shards that nobody reads.
+    reminder: Option<SpawnHandle>,
     has_scanned: bool,
     has_listed: bool,
     /// How many calls have failed in a row: scans of the table, writes to it, and lists of shards. A table that is
@@ -120,7 +120,6 @@ impl Supervisor {
             epoch: Instant::now(),
             clock: Clock::new(),
             new_rows: BTreeSet::new(),
-            impossible: BTreeSet::new(),
             world: None,
             coordinator: None,
             calls: Arc::new(Semaphore::new(CALLS_AT_ONCE)),
@@ -128,6 +127,7 @@ impl Supervisor {
             next_place: 0,
             waiting: HashMap::new(),
             wakeup: None,
+            reminder: None,
             has_scanned: false,
             has_listed: false,
             scan_failures: 0,
@@ -170,6 +170,9 @@ impl Supervisor {
                 InitialPosition::AtTimestamp(_) => Checkpoint::AtTimestamp,
             },
             max_leases: conf.lease.max_leases.map_or(usize::MAX, |max| max as usize),
+            max_steals: conf.lease.max_steals.map(|max| max as usize),
+            clean_up_after: CLEAN_UP_AFTER,
+            hand_over_timeout: conf.lease.hand_over_timeout,
         };
         debug!(parent: &self.parts.span, table = world.leases.name(), "the lease table is there");
         self.world = Some(world);
@@ -180,7 +183,7 @@ impl Supervisor {
     /// Does all that the coordinator asks for, and comes back when it next has something to do.
     fn drive(&mut self, ctx: &mut Context<Self>) {
         let now = self.now();
-        let Some(coordinator) = &mut self.coordinator else { return };
+        let Some(coordinator) = &mut self.coordinator else { return self.finish_if_stopped(ctx) };
         coordinator.tick(now);
         while let Some(effect) = self.coordinator.as_mut().and_then(Coordinator::next_effect) {
             self.carry_out(effect, ctx);
@@ -208,17 +211,18 @@ impl Supervisor {
                     supervisor.note_first_rows(rows.as_deref());
                     supervisor.note_scan(rows.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
+                    supervisor.forget_finished();
                 });
             }
             Effect::ListShards => {
                 let unavailable = |message| StreamError { kind: StreamErrorKind::Unavailable, message };
                 let list = async move { settled(stream.list_shards(), unavailable).await };
-                let finished = self.finished_shards();
                 self.call(ctx, list, move |supervisor, shards, ctx| {
                     supervisor.judge_first_list(&shards, ctx);
-                    supervisor.tell_of_impossible_shards(&finished, shards.as_deref().unwrap_or_default());
-                    supervisor.note_list(shards.as_ref().err());
-                    supervisor.tell(|coordinator, now| coordinator.listed(now, shards));
+                    let now = supervisor.now();
+                    let Some(coordinator) = &mut supervisor.coordinator else { return };
+                    let listed = coordinator.listed(now, shards);
+                    supervisor.note_list(listed.err().as_ref());
                 });
             }
             Effect::Create(mut new) => {
@@ -256,6 +260,16 @@ impl Supervisor {
                     supervisor.tell(|coordinator, now| coordinator.written(now, acquisition, write, written));
                 });
             }
+            Effect::Delete(shard, counter) => {
+                let deleted = async move {
+                    (settled(leases.delete(&shard, counter), StoreError::Unknown).await, shard)
+                };
+                self.call(ctx, deleted, |supervisor, (deleted, shard), _| {
+                    debug!(parent: &supervisor.parts.span, %shard, ?deleted, "row of a finished shard deleted");
+                    supervisor.tell(|coordinator, now| coordinator.deleted(now, &shard, deleted));
+                });
+            }
+            Effect::BegunAnew(shard) => self.tell_of_another_stream(shard),
             Effect::LookUp(acquisition, shard) => {
                 let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };
                 self.call(ctx, row, move |supervisor, (row, shard), _| {
@@ -267,18 +281,26 @@ impl Supervisor {
                 let Some(slot) = self.slot(&shard, acquisition) else { return };
                 let held = slot.fence.extend(until);
                 if !std::mem::replace(&mut slot.has_begun, true) {
-                    self.start_worker(&shard, ctx);
+                    if slot.course == Course::Read {
+                        self.start_worker(&shard, ctx);
+                    }
                 } else if let Some(worker) = slot.worker.as_ref().filter(|_| !held) {
                     worker.do_send(LeaseHolds);
                 }
             }
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
             Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition, ctx),
+            Effect::Unread(shards) => self.note_unread(shards, ctx),
             Effect::Answer(request, answer) => {
                 let Some(waiting) = self.waiting.remove(&request) else { return };
                 if let Some(shard) = waiting.ends.filter(|_| answer.is_ok()) {
                     // Told here and now, before a child's lease can be taken.
-                    self.parts.notifier.notify(ConsumerNotice::ShardEnded { shard });
+                    self.parts.notifier.notify(ConsumerNotice::ShardEnded { shard: shard.clone() });
+                    // The worker of a shard that was paused at its very end says so no more.
+                    let is_idle = |slot: &Slot| slot.worker.is_none() && slot.course.is_staying();
+                    if self.slots.get(&shard).is_some_and(is_idle) {
+                        self.forget_ended(&shard);
+                    }
                 }
                 // Whoever asked may have stopped meanwhile.
                 let _ = waiting.answer.send(answer);
@@ -306,6 +328,32 @@ impl Supervisor {
         actix::spawn(call.instrument(self.parts.span.clone()));
     }
 
+    /// Tells of shards that nobody reads, and of them again and again as long as that is so.
+    fn note_unread(&mut self, shards: Vec<ShardId>, ctx: &mut Context<Self>) {
+        self.parts.board.set_unread(shards.clone());
+        if let Some(reminder) = self.reminder.take() {
+            ctx.cancel_future(reminder);
+        }
+        if shards.is_empty() {
+            info!(parent: &self.parts.span, "all shards are read again");
+        } else {
+            self.warn_of_unread(&shards);
+            let again = shards.clone();
+            self.reminder = Some(ctx.run_interval(UNREAD_REMINDER, move |supervisor, _| {
+                supervisor.warn_of_unread(&again);
+            }));
+        }
+        self.parts.notifier.notify(ConsumerNotice::Unread { shards });
+    }
+
+    fn warn_of_unread(&self, shards: &[ShardId]) {
+        let names = shards.iter().map(ShardId::as_str).collect::<Vec<_>>().join(", ");
+        warn!(
+            parent: &self.parts.span, shards = names,
+            "shards that no instance reads: lease.max-leases allows no more, or they were stopped after failures"
+        );
+    }
+
     fn tell(&mut self, tell: impl FnOnce(&mut Coordinator, Duration)) {
         let now = self.now();
         if let Some(coordinator) = &mut self.coordinator {
@@ -313,28 +361,15 @@ impl Supervisor {
         }
     }
 
-    fn finished_shards(&self) -> BTreeSet<ShardId> {
-        let rows = self.coordinator.iter().flat_map(|coordinator| coordinator.rows().values());
-        rows.filter(|row| row.is_finished()).map(|row| row.shard.clone()).collect()
-    }
-
-    /// A shard that had ended before the list was asked for cannot be open: the stream is another one under the same
-    /// name. Its shard will not be read, which must not go unseen.
-    fn tell_of_impossible_shards(&mut self, finished: &BTreeSet<ShardId>, shards: &[Shard]) {
-        for shard in shards.iter().filter(|shard| shard.is_open() && finished.contains(&shard.id)) {
-            if !self.impossible.insert(shard.id.clone()) {
-                continue;
-            }
-            let table = self.parts.conf.table_name();
-            let detail = format!(
-                "the shard is open, but its row in the lease table {table:?} says SHARD_END: the stream was deleted \
-                 and made again under its name. The shard is not read until all workers have stopped and its row, or \
-                 the table, is deleted"
-            );
-            let shard = shard.id.clone();
-            error!(parent: &self.parts.span, %shard, "{detail}");
-            self.parts.notifier.notify(ConsumerNotice::Gap { shard, detail });
-        }
+    /// The shard's row was one of another stream under the same name.
+    fn tell_of_another_stream(&self, shard: ShardId) {
+        let detail = format!(
+            "the shard is open, but its row in the lease table {:?} said SHARD_END: the stream was deleted and made again \
+             under its name. The shard is read from its oldest record",
+            self.parts.conf.table_name()
+        );
+        error!(parent: &self.parts.span, %shard, "{detail}");
+        self.parts.notifier.notify(ConsumerNotice::Gap { shard, detail });
     }
 
     /// The first list of shards tells whether the stream can be read at all.
@@ -417,6 +452,21 @@ impl Supervisor {
         }
         self.drive(ctx);
         answer
+    }
+
+    /// Shows what is done with a shard.
+    fn show(&self, shard: &ShardId) {
+        if let Some(slot) = self.slots.get(shard) {
+            self.parts.board.set_standing(shard, slot.state(), slot.is_offered, self.clock.now());
+        }
+        self.publish();
+    }
+
+    fn show_all(&self) {
+        for (shard, slot) in &self.slots {
+            self.parts.board.set_standing(shard, slot.state(), slot.is_offered, self.clock.now());
+        }
+        self.publish();
     }
 
     fn publish(&self) {

@@ -1,7 +1,8 @@
 //! One attempt to read on, and what a reply or a refusal means for the shard.
 
+use kinesis_lease::lineage::ShardList;
 use kinesis_lease::stream::{ChildShard, RecordsPage, ShardIterator, StartAt, StreamError, StreamErrorKind};
-use kinesis_record::{Shard, ShardId};
+use kinesis_record::ShardId;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
@@ -78,11 +79,9 @@ impl Fetcher {
             let end = is_told.then(|| page.children.clone());
             return Ok(self.fetched(page, end));
         }
-        let shards = self.api.list_shards().await?;
-        let Some(shard) = shards.iter().find(|shard| shard.id == self.shard) else {
-            let error =
-                passing("a reply without an iterator for a shard that is not in the stream".to_owned());
-            return self.gone(shards, error);
+        let shards = self.list().await?;
+        let Some(shard) = shards.get(&self.shard) else {
+            return Ok(self.gone(&shards));
         };
         let children = if is_told { page.children.clone() } else { children_of(&self.shard, &shards) };
         if !is_told && (shard.is_open() || !self.cursor.was_severed()) {
@@ -120,8 +119,8 @@ impl Fetcher {
 
     /// The service does not know the place: either no record can come behind it, or it has expired.
     async fn if_behind_the_end(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
-        let shards = self.api.list_shards().await?;
-        let listed = shards.iter().find(|shard| shard.id == self.shard);
+        let shards = self.list().await?;
+        let listed = shards.get(&self.shard);
         if listed.is_some_and(|shard| self.cursor.is_behind_the_last_record_of(shard)) {
             let children = children_of(&self.shard, &shards);
             return if children.is_empty() { Err(self.childless()) } else { Ok(Fetched::end(children)) };
@@ -140,20 +139,21 @@ impl Fetcher {
     }
 
     async fn if_gone(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
-        let shards = self.api.list_shards().await?;
-        if shards.iter().any(|shard| shard.id == self.shard) {
+        let shards = self.list().await?;
+        if shards.get(&self.shard).is_some() {
             return Err(passing(format!("{error}, yet the stream shows the shard")));
         }
-        self.gone(shards, error)
+        Ok(self.gone(&shards))
     }
 
-    /// A shard that a complete list does not show is gone, and all that was in it. A list of nothing shows nothing.
-    fn gone(&self, shards: Vec<Shard>, error: StreamError) -> Result<Fetched, StreamError> {
-        if shards.is_empty() {
-            return Err(error);
-        }
+    /// A shard that a complete list does not show is gone, and all that was in it.
+    fn gone(&self, shards: &ShardList) -> Fetched {
         self.gap("the shard is no longer in the stream: what was not read of it has expired".to_owned());
-        Ok(Fetched::end(children_of(&self.shard, &shards)))
+        Fetched::end(children_of(&self.shard, shards))
+    }
+
+    async fn list(&self) -> Result<ShardList, StreamError> {
+        ShardList::complete(self.api.list_shards().await?)
     }
 
     fn childless(&self) -> StreamError {
@@ -165,6 +165,6 @@ fn passing(message: String) -> StreamError {
     StreamError { kind: StreamErrorKind::Unavailable, message }
 }
 
-fn children_of(shard: &ShardId, shards: &[Shard]) -> Vec<ChildShard> {
-    shards.iter().filter(|child| child.parents.contains(shard)).map(ChildShard::from).collect()
+fn children_of(shard: &ShardId, shards: &ShardList) -> Vec<ChildShard> {
+    shards.children(shard).map(ChildShard::from).collect()
 }

@@ -96,7 +96,10 @@ impl Fetcher {
                     episode.end();
                     return fetched;
                 }
-                Err(failure) => sleep(episode.failed(&failure)).await,
+                Err(failure) => {
+                    self.gauges.set_last_error(failure.to_string());
+                    sleep(episode.failed(&failure)).await;
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use kinesis_lease::stream::{RawRecord, RecordsPage};
 use kinesis_record::aggregation::{Deaggregated, deaggregate};
 use kinesis_record::{HashRange, Position, SequenceNumber, ShardId};
 
-use crate::consumer::event::{ConsumerEvent, Contents};
+use crate::consumer::event::{ConsumerEvent, Contents, FencingToken};
 use crate::consumer::tracker::PageItem;
 
 /// Takes aggregated records apart and leaves out what has been processed before.
@@ -15,6 +15,7 @@ use crate::consumer::tracker::PageItem;
 pub(crate) struct Unpacker {
     shard: ShardId,
     range: Option<HashRange>,
+    fencing_token: FencingToken,
     /// What lies at or before it has been processed or fetched. The first record read again is the one that holds it.
     passed: Option<Position>,
 }
@@ -30,8 +31,13 @@ pub(super) struct Unpacked {
 }
 
 impl Unpacker {
-    pub(crate) fn new(shard: ShardId, range: Option<HashRange>, processed: Option<Position>) -> Self {
-        Self { shard, range, passed: processed }
+    pub(crate) fn new(
+        shard: ShardId,
+        range: Option<HashRange>,
+        fencing_token: FencingToken,
+        processed: Option<Position>,
+    ) -> Self {
+        Self { shard, range, fencing_token, passed: processed }
     }
 
     /// Everything up to the record `sequence` has been fetched and must not come again.
@@ -64,6 +70,7 @@ impl Unpacker {
                 arrival: record.arrival,
                 behind,
                 is_aggregated,
+                fencing_token: self.fencing_token,
             })
         };
         let whole = || {

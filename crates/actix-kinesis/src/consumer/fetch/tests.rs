@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
+use crate::consumer::event::FencingToken;
 use stream::{Call, Fault, Stream};
 
 const MS: Duration = Duration::from_millis(1);
@@ -127,7 +128,12 @@ impl Reading {
             api: Arc::clone(stream) as Arc<dyn StreamApi>,
             shard: stream::shard_id(),
             cursor: Cursor::new(&checkpoint, initial_timestamp, None),
-            unpacker: Unpacker::new(stream::shard_id(), range, checkpoint.position().cloned()),
+            unpacker: Unpacker::new(
+                stream::shard_id(),
+                range,
+                FencingToken::default(),
+                checkpoint.position().cloned(),
+            ),
             room: told_room,
             pages: witness.clone().recipient(),
             end: witness.clone().recipient(),

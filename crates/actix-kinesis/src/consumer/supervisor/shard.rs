@@ -1,21 +1,22 @@
 //! One shard under the supervisor: its lease, its worker and its checkpoint worker.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use actix::{Addr, AsyncContext, Context, Handler};
+use actix::{Addr, AsyncContext, Context, Handler, SpawnHandle};
 use kinesis_lease::Lease;
 use kinesis_lease::coordinator::{Acquisition, Loss};
 use kinesis_record::{Checkpoint, HashRange, Position, ShardId};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tracing::{error, error_span, info, warn};
 
-use super::{Supervisor, World};
+use super::Supervisor;
 use crate::config::{FailurePolicy, InitialPosition};
 use crate::consumer::backoff::Backoff;
 use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing, Store};
 use crate::consumer::error::ConsumerError;
+use crate::consumer::event::FencingToken;
 use crate::consumer::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureDecision, ShutdownReason,
 };
@@ -23,17 +24,28 @@ use crate::consumer::fence::Fence;
 use crate::consumer::fetch::{Cursor, Fetcher, Unpacker};
 use crate::consumer::notice::ConsumerNotice;
 use crate::consumer::processor::EventProcessor;
-use crate::consumer::status::Gauges;
+use crate::consumer::status::{Gauges, ShardState, Standing, StoppedShard};
 use crate::consumer::worker::{ConsumerWorker, Equipment, Outcome, StopWorker, WorkerEnded};
+use crate::consumer::world::World;
 
 /// A lease that is held, and what reads its shard.
 pub(super) struct Slot {
     pub(super) acquisition: Acquisition,
     pub(super) fence: Arc<Fence>,
     pub(super) checkpoint: Addr<CheckpointWorker>,
-    /// None while the shard waits to be started again.
+    /// None while the shard is paused, or waits to be started again.
     pub(super) worker: Option<Addr<ConsumerWorker>>,
-    pub(super) parting: Parting,
+    pub(super) course: Course,
+    /// Who is told when the shard is paused.
+    pub(super) pausing: Vec<oneshot::Sender<()>>,
+    /// Starts the shard again after a failure.
+    pub(super) restart: Option<SpawnHandle>,
+    /// Whether other instances are offered the shard.
+    pub(super) is_offered: bool,
+    /// Whether this process does not take the shard again by itself.
+    pub(super) is_declined: bool,
+    /// The failure that has stopped the shard.
+    stopped_by: Option<String>,
     /// Whether the last checkpoint and the lease are being given away already.
     pub(super) is_parting: bool,
     /// How many events the last worker delivered and left unsettled.
@@ -42,6 +54,7 @@ pub(super) struct Slot {
     pub(super) has_begun: bool,
     store: Store,
     hash_range: Option<HashRange>,
+    fencing_token: FencingToken,
     /// What `LATEST` stands for; none if that is the newest record of the moment.
     latest_since: Option<SystemTime>,
     gauges: Arc<Gauges>,
@@ -59,19 +72,40 @@ impl Slot {
         self.worker.is_none() && newest.is_none_or(|newest| newest <= *self.stored.borrow())
     }
 
+    pub(super) fn state(&self) -> ShardState {
+        match self.course {
+            Course::Read if self.restart.is_some() => ShardState::Restarting,
+            Course::Read => ShardState::Reading,
+            Course::Pause => ShardState::Paused,
+            Course::HandOver => ShardState::HandingOver,
+            Course::Release => ShardState::Stopping,
+        }
+    }
+
     /// How many events are delivered and not answered.
     pub(super) fn in_flight(&self) -> usize {
         usize::try_from(self.gauges.in_flight.get()).unwrap_or(usize::MAX)
     }
 }
 
-/// What becomes of the lease when the worker has drained.
+/// What is to become of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parting {
-    /// It is released, for anybody to take.
-    Release,
-    /// It goes to the worker to which a KCL 3.x leader has promised it.
+pub(super) enum Course {
+    /// It is read.
+    Read,
+    /// It is not read until it is resumed, and the lease is kept.
+    Pause,
+    /// The lease goes to the worker that has asked for it, or to which a KCL 3.x leader has promised it.
     HandOver,
+    /// The lease is released, for anybody to take.
+    Release,
+}
+
+impl Course {
+    /// Whether the lease is kept.
+    pub(super) fn is_staying(self) -> bool {
+        matches!(self, Self::Read | Self::Pause)
+    }
 }
 
 impl Supervisor {
@@ -97,6 +131,8 @@ impl Supervisor {
         let is_new = self.new_rows.remove(&shard) && lease.counter == 1;
         let listed = self.coordinator.as_ref().and_then(|coordinator| coordinator.shards()?.get(&shard));
         let hash_range = listed.map(|shard| shard.hash_range).or(lease.hash_range);
+        let fencing_token =
+            FencingToken { lease_counter: lease.counter, owner_switches: lease.owner_switches };
         let gauges = Arc::new(Gauges::new(lease.checkpoint.clone()));
         let (newest, to_store) = watch::channel(None);
         let (stored, is_stored) = watch::channel(lease.checkpoint.clone());
@@ -116,12 +152,18 @@ impl Supervisor {
             fence: Arc::new(Fence::new(self.epoch)),
             checkpoint: self.start_checkpoint_worker(store.clone(), to_store),
             worker: None,
-            parting: Parting::Release,
+            course: Course::Read,
+            pausing: Vec::new(),
+            restart: None,
+            is_offered: false,
+            is_declined: false,
+            stopped_by: None,
             is_parting: false,
             unsettled: 0,
             has_begun: false,
             store,
             hash_range,
+            fencing_token,
             latest_since: lease.latest_since.filter(|_| !is_new),
             gauges: Arc::clone(&gauges),
             newest: Arc::new(newest),
@@ -129,7 +171,13 @@ impl Supervisor {
             backoff: Backoff::new(restart.min, restart.max, self.parts.random.fork()),
             failed_at: None,
         };
-        self.parts.board.add_shard(shard.clone(), gauges);
+        let standing = Standing {
+            state: slot.state(),
+            since: self.clock.now(),
+            fencing_token,
+            is_offered: slot.is_offered,
+        };
+        self.parts.board.add_shard(shard.clone(), standing, gauges);
         self.slots.insert(shard.clone(), slot);
         let checkpoint = lease.checkpoint;
         self.parts.notifier.notify(ConsumerNotice::ShardStarted { shard: shard.clone(), checkpoint });
@@ -185,10 +233,11 @@ impl Supervisor {
         let (shard, gauges) = (shard.clone(), Arc::clone(&slot.gauges));
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
         let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
+        let fencing_token = slot.fencing_token;
         let make_fetcher = move |worker: Addr<ConsumerWorker>, room| Fetcher {
             api: stream,
             cursor: Cursor::new(&start, initial_timestamp, latest_since),
-            unpacker: Unpacker::new(shard.clone(), hash_range, start.position().cloned()),
+            unpacker: Unpacker::new(shard.clone(), hash_range, fencing_token, start.position().cloned()),
             shard,
             room,
             pages: worker.clone().recipient(),
@@ -219,32 +268,67 @@ impl Supervisor {
         }
     }
 
-    /// A KCL 3.x leader wants the shard to be read by another worker.
+    /// Another worker is to read the shard: one that has asked for it, or that a KCL 3.x leader has chosen.
     pub(super) fn drain_for_another(
         &mut self,
         shard: &ShardId,
         acquisition: Acquisition,
         ctx: &mut Context<Self>,
     ) {
-        let deadline = Instant::now() + self.parts.conf.worker.shutdown_timeout;
+        let mut deadline = Instant::now() + self.parts.conf.lease.hand_over_timeout;
+        if let Some(stopping) = &self.stopping {
+            deadline = deadline.min(stopping.drained_by);
+        }
         let Some(slot) = self.slot(shard, acquisition) else { return };
-        slot.parting = Parting::HandOver;
+        slot.course = Course::HandOver;
+        if let Some(restart) = slot.restart.take() {
+            ctx.cancel_future(restart);
+        }
         match &slot.worker {
             Some(worker) => {
                 worker.do_send(StopWorker::Drain { deadline, reason: ShutdownReason::HandedOver });
             }
             None => self.part_with(shard, acquisition, ctx),
         }
+        self.show(shard);
     }
 
     pub(super) fn forget_shard(&mut self, shard: &ShardId) {
         if let Some(slot) = self.slots.remove(shard) {
+            if slot.is_declined {
+                let (shard, since, error) = (shard.clone(), self.clock.now(), slot.stopped_by);
+                self.parts.board.add_stopped(StoppedShard { shard, since, error });
+            }
             // A worker that is busy may not hear of it before it delivers.
             slot.fence.end();
             slot.checkpoint.do_send(StopCheckpointing);
         }
         self.parts.board.remove_shard(shard);
         self.publish();
+    }
+
+    /// Starts the shard again after a pause, or, if it is paused itself, when it is resumed.
+    fn restart_after(
+        &mut self,
+        pause: Duration,
+        shard: &ShardId,
+        acquisition: Acquisition,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(slot) = self.slot(shard, acquisition) else { return };
+        if slot.course == Course::Pause {
+            return self.settle_pause(shard, acquisition, ctx);
+        }
+        let of_shard = shard.clone();
+        slot.restart = Some(ctx.run_later(pause, move |supervisor, ctx| {
+            let is_going_on = supervisor.stopping.is_none();
+            let Some(slot) = supervisor.slot(&of_shard, acquisition).filter(|_| is_going_on) else { return };
+            slot.restart = None;
+            slot.gauges.restarts.add(1);
+            supervisor.start_worker(&of_shard, ctx);
+            supervisor.show(&of_shard);
+        }));
+        self.show(shard);
     }
 
     fn shard_failed(
@@ -266,7 +350,7 @@ impl Supervisor {
         let decision = match policy {
             _ if self.stopping.is_some() => FailureDecision::StopConsumer,
             // A shard that is handed over starts no more.
-            _ if slot.parting == Parting::HandOver => FailureDecision::StopShard,
+            _ if slot.course == Course::HandOver => FailureDecision::StopShard,
             FailurePolicy::StopConsumer => FailureDecision::StopConsumer,
             FailurePolicy::RestartShard | FailurePolicy::Skip if may_restart => {
                 FailureDecision::RestartShard { after: slot.backoff.next_pause() }
@@ -274,6 +358,7 @@ impl Supervisor {
             _ => FailureDecision::StopShard,
         };
         let Failure { processor, events, cause } = failure;
+        slot.gauges.set_last_error(cause.clone());
         match &decision {
             FailureDecision::RestartShard { after } => {
                 warn!(parent: &self.parts.span, %shard, cause, ?after, "the shard failed and is started again")
@@ -287,24 +372,26 @@ impl Supervisor {
             let reason = ShutdownReason::Failed;
             processor.tell_shutdown(ConsumerShutdown { shard: shard.clone(), reason }, &self.parts.notifier);
         }
-        match decision {
+        let notice = match &decision {
             FailureDecision::RestartShard { after } => {
-                let notice = ConsumerNotice::ShardRestarts { shard: shard.clone(), after, cause };
-                self.parts.notifier.notify(notice);
-                let shard = shard.clone();
-                ctx.run_later(after, move |supervisor, ctx| {
-                    let is_going_on = supervisor.stopping.is_none();
-                    let slot = supervisor.slot(&shard, acquisition);
-                    if let Some(slot) = slot.filter(|slot| is_going_on && slot.parting == Parting::Release) {
-                        slot.gauges.restarts.add(1);
-                        supervisor.start_worker(&shard, ctx);
-                    }
-                });
+                ConsumerNotice::ShardRestarts { shard: shard.clone(), after: *after, cause: cause.clone() }
             }
+            decision => ConsumerNotice::ShardStopped {
+                shard: shard.clone(),
+                cause: cause.clone(),
+                decision: decision.clone(),
+            },
+        };
+        self.parts.notifier.notify(notice);
+        match decision {
+            FailureDecision::RestartShard { after } => self.restart_after(after, shard, acquisition, ctx),
             FailureDecision::StopShard => {
-                let is_given_up = self.slots.get(shard).is_some_and(|slot| slot.parting == Parting::Release);
-                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_given_up) {
-                    coordinator.shun(shard);
+                let slot = self.slot(shard, acquisition);
+                if let Some(slot) = slot.filter(|slot| slot.course.is_staying()) {
+                    (slot.is_declined, slot.stopped_by) = (true, Some(cause));
+                    if let Some(coordinator) = &mut self.coordinator {
+                        coordinator.shun(shard);
+                    }
                 }
                 self.part_with(shard, acquisition, ctx);
             }
@@ -336,8 +423,13 @@ impl Handler<WorkerEnded> for Supervisor {
         slot.worker = None;
         slot.unsettled = unsettled;
         match outcome {
-            Outcome::ShardEnded => self.forget_shard(&shard),
-            Outcome::Drained => self.part_with(&shard, acquisition, ctx),
+            Outcome::ShardEnded => self.forget_ended(&shard),
+            Outcome::Drained => match slot.course {
+                // It was resumed before it had finished.
+                Course::Read => self.start_worker(&shard, ctx),
+                Course::Pause => self.settle_pause(&shard, acquisition, ctx),
+                Course::HandOver | Course::Release => self.part_with(&shard, acquisition, ctx),
+            },
             Outcome::Failed { events, cause } => {
                 self.shard_failed(&shard, Failure { processor, events, cause }, policy, ctx);
             }

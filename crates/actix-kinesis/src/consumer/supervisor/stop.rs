@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::Supervisor;
-use super::shard::Parting;
+use super::shard::Course;
 use crate::consumer::checkpoint::{Flush, reserved_for_last_checkpoint};
 use crate::consumer::error::{ConsumerError, Stopped};
 use crate::consumer::failure::ShutdownReason;
@@ -24,6 +24,8 @@ const LONGEST_STOP: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Debug)]
 pub(super) struct Stopping {
     deadline: Instant,
+    /// When the shards' workers must have finished, to leave time for the last checkpoints.
+    pub(super) drained_by: Instant,
     /// Why the consumer stops, if nobody asked it to.
     error: Option<ConsumerError>,
     pub(super) report: Stopped,
@@ -50,17 +52,46 @@ impl Supervisor {
         info!(parent: &self.parts.span, ?within, "the consumer stops");
         // What a clock can be asked for ends somewhere.
         let within = within.min(LONGEST_STOP);
-        let now = Instant::now();
-        let deadline = now + within;
-        self.stopping = Some(Stopping { deadline, error, report: Stopped::default() });
+        let deadline = Instant::now() + within;
+        let drained_by = deadline - reserved_for_last_checkpoint(within);
+        self.stopping = Some(Stopping { deadline, drained_by, error, report: Stopped::default() });
         self.parts.board.set_state(ConsumerState::Stopping);
         self.publish();
-        if let Some(coordinator) = &mut self.coordinator {
-            coordinator.stop_taking();
+        let asked_until = self.offer_shards(within);
+        if asked_until.is_some() {
+            self.slots.values_mut().for_each(|slot| slot.is_offered = true);
+            self.show_all();
         }
-        let drained_by = now + within - reserved_for_last_checkpoint(within);
+        ctx.run_later(within, |supervisor, ctx| supervisor.finish(ctx));
+        match asked_until {
+            Some(wait) => {
+                ctx.run_later(wait, |supervisor, ctx| supervisor.drain_shards(ctx));
+            }
+            None => self.drain_shards(ctx),
+        }
+        self.drive(ctx);
+    }
+
+    /// Offers the shards to the other instances, which take over each where this one has finished. Returns how long to
+    /// go on with them until then.
+    fn offer_shards(&mut self, within: Duration) -> Option<Duration> {
+        let now = self.now();
+        let until = self.coordinator.as_mut()?.leave(now)?;
+        Some((until - now).min(within / 4))
+    }
+
+    /// Finishes what is under way in all shards, and gives them up.
+    fn drain_shards(&mut self, ctx: &mut Context<Self>) {
+        let Some(Stopping { drained_by, .. }) = self.stopping else { return };
+        let now = self.now();
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.stop_taking(now);
+        }
         let mut idle = Vec::new();
-        for (shard, slot) in &self.slots {
+        for (shard, slot) in &mut self.slots {
+            if slot.course.is_staying() {
+                slot.course = Course::Release;
+            }
             match &slot.worker {
                 Some(worker) => worker.do_send(StopWorker::Drain {
                     deadline: drained_by,
@@ -72,8 +103,8 @@ impl Supervisor {
         for (shard, acquisition) in idle {
             self.part_with(&shard, acquisition, ctx);
         }
-        ctx.run_later(within, |supervisor, ctx| supervisor.finish(ctx));
-        self.finish_if_stopped(ctx);
+        self.show_all();
+        self.drive(ctx);
     }
 
     /// The shard's worker has ended: stores the last checkpoint, then gives the lease away.
@@ -83,6 +114,9 @@ impl Supervisor {
         let Some(slot) = self.slot(shard, acquisition) else { return };
         if std::mem::replace(&mut slot.is_parting, true) {
             return;
+        }
+        if slot.course.is_staying() {
+            slot.course = Course::Release;
         }
         let (flushed, unsettled) = (slot.checkpoint.send(Flush { deadline }), slot.unsettled);
         if let Some(stopping) = &mut self.stopping {
@@ -109,15 +143,7 @@ impl Supervisor {
     /// Gives the lease away. A table that does not take that is asked again, at the coordinator's pace, until the
     /// lease is lost: one that stayed ours without a worker would be renewed and never read.
     pub(super) fn release(&mut self, shard: &ShardId, acquisition: Acquisition, ctx: &mut Context<Self>) {
-        let parting = self.slot(shard, acquisition).map_or(Parting::Release, |slot| slot.parting);
-        let answer = self.ask(
-            |coordinator, now| match parting {
-                Parting::Release => coordinator.release(now, shard, acquisition),
-                Parting::HandOver => coordinator.hand_over(now, shard, acquisition),
-            },
-            None,
-            ctx,
-        );
+        let answer = self.ask(|coordinator, now| coordinator.release(now, shard, acquisition), None, ctx);
         let shard = shard.clone();
         ctx.spawn(wrap_future::<_, Self>(answer).map(move |released, supervisor, ctx| {
             match released {

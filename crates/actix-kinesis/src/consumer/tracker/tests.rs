@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kinesis_record::Position;
 
 use super::*;
-use crate::consumer::event::Contents;
+use crate::consumer::event::{Contents, FencingToken};
 
 fn at(sequence: u128, sub_sequence: i64) -> Position {
     Position::new(sequence.into(), sub_sequence)
@@ -25,6 +25,7 @@ fn event_at(position: Position, payload: usize) -> PageItem {
         arrival: None,
         behind: Duration::ZERO,
         is_aggregated: false,
+        fencing_token: FencingToken::default(),
     }))
 }
 
