@@ -1,12 +1,20 @@
-# What the checks need, made once in the cache. To be sourced.
+# What the checks find in their environment, and what they need, made once in the cache. To be sourced in the root.
+
+TARGET="${CARGO_TARGET_DIR:-$PWD/target}"
+export IT_CACHE="$TARGET/it" IT_LOG="${IT_LOG:-WARN}" IT_PROFILE="${IT_PROFILE:-debug}"
+export IT_PROGRAMS="$IT_CACHE/bin/$IT_PROFILE"
+export PYTHONPATH="$PWD/it/support" PYTHONDONTWRITEBYTECODE=1 AWS_EC2_METADATA_DISABLED=true
+LOGS="$IT_CACHE/logs"
 
 declare -A CHECKED # what is known to be there (empty) or the reason why it is not
 
+# In the profile IT_PROFILE.
 build() {
-    cargo build --quiet -p kinesis-local -p actix-kinesis --bins --examples
-    mkdir -p "$IT_CACHE/bin"
+    local built="$TARGET/$IT_PROFILE"
+    cargo build --quiet --profile "${IT_PROFILE/debug/dev}" -p kinesis-local -p actix-kinesis --bins --examples
+    mkdir -p "$IT_PROGRAMS"
     # Copies, so that a build while checks run does not change what they run.
-    cp -f target/debug/kinesis-local target/debug/examples/probe "$IT_CACHE/bin"
+    cp -f "$built/kinesis-local" "$built/examples/probe" "$IT_PROGRAMS"
 }
 
 # Leaves in `missing` why a check cannot run, or nothing. What it needs is installed first.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -18,6 +18,8 @@ pub(crate) struct Output {
 #[derive(Serialize)]
 struct Line<'a> {
     t_ms: u128,
+    /// By the clock that the processes of a host share.
+    unix_ms: u128,
     worker: &'a str,
     #[serde(flatten)]
     event: &'a Happening<'a>,
@@ -109,7 +111,8 @@ impl Output {
         let worker = self.worker.get().map_or("", String::as_str);
         let mut out = io::stdout().lock();
         // Under the lock, so that the times of the lines never go back.
-        let line = Line { t_ms: self.start.elapsed().as_millis(), worker, event };
+        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let line = Line { t_ms: self.start.elapsed().as_millis(), unix_ms, worker, event };
         let mut bytes = serde_json::to_vec(&line)?;
         bytes.push(b'\n');
         let written = out.write_all(&bytes).and_then(|()| out.flush());

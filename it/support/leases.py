@@ -1,6 +1,8 @@
 """The lease table, and what has to hold of it whoever writes."""
 
 import threading
+import time
+from collections import defaultdict
 
 from expect import Failed
 from records import Position
@@ -25,14 +27,18 @@ OPTIONAL = {
     "throughputKBps": "N",
     "checkpointOwner": "S",
     "entityType": "S",
-    "acquisitionToken": "S",  # of the library alone
+    # Of the library alone:
+    "acquisitionToken": "S",
+    "handOverTo": "S",
+    "handOverOffered": "BOOL",
+    # Of the KCL alone:
     "pendingCheckpoint": "S",
     "pendingCheckpointSubSequenceNumber": "N",
     "pendingCheckpointState": "B",
 }
 PENDING = {name for name in OPTIONAL if name.startswith("pending")}
 # These come and go; all other attributes stay for ever.
-PASSING = {"leaseOwner", "acquisitionToken", "checkpointOwner"} | PENDING
+PASSING = {"leaseOwner", "acquisitionToken", "checkpointOwner", "handOverTo", "handOverOffered"} | PENDING
 
 
 class Lease:
@@ -83,9 +89,14 @@ class Lease:
 class LeaseTable:
     """The rows, and a watch over how they change."""
 
-    def __init__(self, dynamodb, table):
-        self._dynamodb, self._table = dynamodb, table
+    def __init__(self, dynamodb, table, look_each=0.03):
+        self._dynamodb, self._table, self._look_each = dynamodb, table, look_each
         self._before, self._faults = {}, []
+        self.finished = set()  # shards whose rows were seen at their end; the row may be deleted then
+        self.stored = defaultdict(list)  # by shard: since when each position is stored at the latest, and the position
+        self.moves = []  # when, shard, former owner, owner
+        self.slowest = 0  # seconds that a look at the table took
+        self.is_watched = True
         self._stop = threading.Event()
         self._watch = threading.Thread(target=self._watching, daemon=True)
         self._watch.start()
@@ -93,27 +104,39 @@ class LeaseTable:
     def rows(self):
         """The rows by shard; none before the table is there."""
         try:
-            items = self._dynamodb.scan(TableName=self._table, ConsistentRead=True)["Items"]
+            pages = list(self._dynamodb.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True))
         except self._dynamodb.exceptions.ResourceNotFoundException:
             return {}
-        return {lease.shard: lease for lease in map(Lease, items)}
+        return {lease.shard: lease for page in pages for lease in map(Lease, page["Items"])}
 
     def owners(self):
         return {shard: lease.owner for shard, lease in self.rows().items() if not lease.ended}
 
     def _watching(self):
-        while not self._stop.wait(0.03):
-            self._look()
+        while not self._stop.wait(self._look_each):
+            if self.is_watched:
+                self._look()
 
     def _look(self):
+        begin = time.monotonic()
         rows = self.rows()
+        self.slowest = max(self.slowest, time.monotonic() - begin)
         for shard, before in self._before.items():
-            if shard not in rows:
-                self._faults.append(f"{shard}: the row is gone")
-            else:
+            if shard in rows:
                 self._faults.extend(rows[shard].faults_after(before))
-        for lease in rows.values():
+            elif not before.ended:
+                self._faults.append(f"{shard}: the row is gone")
+        now = time.time()
+        for shard, lease in rows.items():
             self._faults.extend(lease.faults())
+            stored = self.stored[shard]
+            if not stored or stored[-1][1] != lease.position:
+                stored.append((now, lease.position))
+            if lease.ended:
+                self.finished.add(shard)
+            former = self._before.get(shard, lease).owner
+            if former != lease.owner:
+                self.moves.append((now, shard, former, lease.owner))
         self._before = rows
 
     def close(self):

@@ -12,6 +12,7 @@ import boto3
 from botocore.config import Config
 
 CACHE = pathlib.Path(os.environ["IT_CACHE"])
+PROGRAMS = pathlib.Path(os.environ["IT_PROGRAMS"])
 LOGS = pathlib.Path(os.environ["IT_LOGS"])
 
 # The client lets pass what is wrong in a request, so that the service can refuse it.
@@ -33,7 +34,7 @@ def kinesis_local(*options):
     # So that a check that takes too long ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     child = subprocess.Popen(
-        [CACHE / "bin/kinesis-local", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [PROGRAMS / "kinesis-local", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         told = {}

@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 
-from local import CACHE
+from local import CACHE, PROGRAMS
 from process import Process
 from records import Delivery
 
@@ -18,12 +18,19 @@ kinesis {{
   aws {{ region = us-east-1, kinesis-endpoint = "{kinesis}", dynamodb-endpoint = "{dynamodb}" }}
   orders {{
     stream-name = {stream}
-    lease {{ failover-time = {failover}s, shard-sync-interval = 2s, max-leases = {max_leases} }}
-    checkpointer {{ interval = 100ms }}
-    polling {{ idle-time = 250ms }}
-    worker {{ batch-timeout = 300s, shutdown-timeout = 601s }}
+    {settings}
   }}
 }}
+"""
+
+QUICK = f"""
+    lease {{ failover-time = {FAILOVER_SECONDS}s, shard-sync-interval = 2s }}
+    checkpointer {{ interval = 100ms }}
+    polling {{ idle-time = 250ms }}
+"""
+
+PATIENT = f"""{QUICK}
+    worker {{ batch-timeout = 300s, shutdown-timeout = 601s }}
 """
 
 JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -39,7 +46,8 @@ class Reader(Process):
         return {line["shard"]: line["at"] for line in self.events("shard-started")}
 
 
-def start_probe(world, number, hold_after=None, max_leases="null"):
+def start_probe(world, number, hold_after=None, settings=PATIENT):
+    """A probe with these settings of its consumer, besides the stream's name."""
     name = f"probe-{number}"
     files = world.folder / name
     files.mkdir()
@@ -49,12 +57,11 @@ def start_probe(world, number, hold_after=None, max_leases="null"):
             kinesis=world.kinesis_url,
             dynamodb=world.dynamodb_url,
             stream=world.stream,
-            failover=FAILOVER_SECONDS,
-            max_leases=max_leases,
+            settings=settings,
         )
     )
     policy.write_text(json.dumps({"hold_after": hold_after}))
-    command = [CACHE / "bin/probe", "--config", config, "--consumer", "orders", "--worker-id", name]
+    command = [PROGRAMS / "probe", "--config", config, "--consumer", "orders", "--worker-id", name]
     env = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     return Reader(name, [*command, "--policy", policy], files / "log", env)
 
