@@ -29,6 +29,7 @@ OPTIONAL = {
     "entityType": "S",
     # Of the library alone:
     "acquisitionToken": "S",
+    "ofStream": "S",
     "handOverTo": "S",
     "handOverOffered": "BOOL",
     # Of the KCL alone:

@@ -323,6 +323,25 @@ async fn a_consumer_stops_at_once_before_it_has_started_and_without_a_shard() {
 }
 
 #[actix::test]
+async fn the_lease_table_of_another_stream_ends_the_consumer_and_is_left_as_it_is() {
+    let aws = local_aws(1).await;
+    aws.create_stream("payments", 1).unwrap();
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    let first = builder(conf.clone(), Recorder::new(&new_notes()).start()).start().unwrap();
+    eventually("the shard is read", async || first.status().shards.len() == 1).await;
+    assert!(first.stop().await.unwrap().is_clean());
+    let before = rows(&aws, &table).await;
+    let mut other = conf;
+    other.stream_name = "payments".to_owned();
+    other.lease.table_name = Some(table.clone());
+    let consumer = builder(other, Recorder::new(&new_notes()).start()).start().unwrap();
+    let error = consumer.finished().await.unwrap_err().to_string();
+    assert!([table.as_str(), "payments", STREAM].iter().all(|name| error.contains(name)), "{error}");
+    assert_eq!(rows(&aws, &table).await, before);
+}
+
+#[actix::test]
 async fn a_stream_that_does_not_exist_ends_the_consumer_with_its_name() {
     let aws = local_aws(1).await;
     let mut conf = quick_conf(&aws);

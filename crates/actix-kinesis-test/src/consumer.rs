@@ -93,7 +93,8 @@ impl TestConsumer {
     /// # Panics
     /// When the table cannot be read.
     pub async fn leases(&self) -> BTreeMap<ShardId, Lease> {
-        let store = DynamoLeaseStore::new(&self.stream.world.clients, &self.table, LEASE_CALL_TIMEOUT);
+        let (clients, stream) = (&self.stream.world.clients, self.stream.name());
+        let store = DynamoLeaseStore::new(clients, &self.table, stream, LEASE_CALL_TIMEOUT);
         match self.stream.world.background.run(async move { store.scan().await }).await {
             Ok(rows) => rows.into_iter().map(|row| (row.shard.clone(), row)).collect(),
             Err(StoreError::TableMissing(_)) => BTreeMap::new(),

@@ -7,7 +7,7 @@
 //! # async fn connect() -> Result<(), kinesis_aws::AwsError> {
 //! let clients = Clients::connect(&AwsSettings::default()).await?;
 //! let stream = KinesisStream::new(&clients, "orders");
-//! let leases = DynamoLeaseStore::new(&clients, "orders-application", Duration::from_secs(3));
+//! let leases = DynamoLeaseStore::new(&clients, "orders-application", "orders", Duration::from_secs(3));
 //! # let _ = (stream, leases);
 //! # Ok(())
 //! # }

@@ -73,6 +73,9 @@ pub enum StoreError {
     /// The table does not exist. Nothing was changed.
     #[error("{0}")]
     TableMissing(String),
+    /// The table holds the leases of another stream. Nothing was changed; a person has to act.
+    #[error("{0}")]
+    OtherStream(String),
     /// The service refused the call: no permission, bad credentials, invalid request. Nothing was changed; a person
     /// has to act.
     #[error("{0}")]

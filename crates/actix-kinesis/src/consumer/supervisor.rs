@@ -207,7 +207,10 @@ impl Supervisor {
         match effect {
             Effect::Scan => {
                 let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
-                self.call(ctx, scan, |supervisor, rows, _| {
+                self.call(ctx, scan, |supervisor, rows, ctx| {
+                    if let Err(error @ StoreError::OtherStream(_)) = &rows {
+                        return supervisor.fail(ConsumerError::LeaseTable(error.clone()), ctx);
+                    }
                     supervisor.note_first_rows(rows.as_deref());
                     supervisor.note_scan(rows.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));

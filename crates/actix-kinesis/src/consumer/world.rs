@@ -34,7 +34,12 @@ impl World {
         let clients = Clients::connect(&settings(&conf.aws, credentials)).await?;
         Ok(Self {
             stream: Arc::new(KinesisStream::new(&clients, &conf.stream_name)),
-            leases: Arc::new(DynamoLeaseStore::new(&clients, &conf.table_name(), call_timeout)),
+            leases: Arc::new(DynamoLeaseStore::new(
+                &clients,
+                &conf.table_name(),
+                &conf.stream_name,
+                call_timeout,
+            )),
         })
     }
 }

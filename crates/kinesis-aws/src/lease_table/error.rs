@@ -71,6 +71,15 @@ impl Call<'_> {
         StoreError::Refused(self.sentence(&why, Some("give the application another name or lease table")))
     }
 
+    /// The table is that of another stream.
+    pub(super) fn other_stream(&self, found: &str, wanted: &str) -> StoreError {
+        let why =
+            format!("the table holds leases of the stream {found:?}, and this is the stream {wanted:?}");
+        let advice =
+            "give the application another name or lease table; if the stream was renamed, delete the table";
+        StoreError::OtherStream(self.sentence(&why, Some(advice)))
+    }
+
     /// The table is in a state that does not pass by itself.
     pub(super) fn unusable(&self, status: Option<&TableStatus>) -> StoreError {
         let status = status.map_or("unknown", TableStatus::as_str);

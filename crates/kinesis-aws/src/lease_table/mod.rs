@@ -28,6 +28,7 @@ use row::{Item, NoLease};
 /// versions survive. No call is repeated here.
 pub struct DynamoLeaseStore {
     table: String,
+    stream: String,
     place: String,
     /// For rows: bounded by the caller's own limit.
     rows: Client,
@@ -37,13 +38,17 @@ pub struct DynamoLeaseStore {
 }
 
 impl DynamoLeaseStore {
-    /// The table `table`, which is by default the application's name. Nothing is asked of DynamoDB yet.
+    /// The table `table` with the leases of `stream`. Nothing is asked of DynamoDB yet.
+    ///
+    /// Rows that this library has created say which stream they belong to. One of another stream fails the call that
+    /// finds it: its shards have the same names, and the checkpoints of both would overwrite each other.
     ///
     /// `call_timeout` bounds each read, each write and each page of a scan. A renewal that takes longer than a
     /// third of the failover time helps nobody.
-    pub fn new(clients: &Clients, table: &str, call_timeout: Duration) -> Self {
+    pub fn new(clients: &Clients, table: &str, stream: &str, call_timeout: Duration) -> Self {
         Self {
             table: table.to_owned(),
+            stream: stream.to_owned(),
             place: clients.dynamodb_place().to_owned(),
             rows: clients.dynamodb_within(call_timeout),
             tables: clients.dynamodb().clone(),
@@ -72,6 +77,7 @@ impl DynamoLeaseStore {
             let request = self.rows.scan().table_name(&self.table).set_exclusive_start_key(from);
             let page = request.send().await.map_err(|error| call.failed(&error))?;
             for item in page.items.unwrap_or_default() {
+                self.check_stream(&call, &item)?;
                 match row::lease(&item) {
                     Ok(lease) => leases.push(lease),
                     Err(reason) => left_out.push((key_of(&item), reason)),
@@ -82,6 +88,13 @@ impl DynamoLeaseStore {
                 self.note_left_out(left_out);
                 return Ok(leases);
             }
+        }
+    }
+
+    fn check_stream(&self, call: &Call<'_>, item: &Item) -> Result<(), StoreError> {
+        match row::stream(item).filter(|stream| **stream != self.stream) {
+            Some(other) => Err(call.other_stream(other, &self.stream)),
+            None => Ok(()),
         }
     }
 
@@ -112,6 +125,7 @@ impl DynamoLeaseStore {
             .send()
             .await
             .map_err(|error| call.failed(&error))?;
+        reply.item.as_ref().map_or(Ok(()), |item| self.check_stream(&call, item))?;
         match reply.item.map(|item| row::lease(&item)) {
             None => Ok(None),
             Some(Ok(lease)) => Ok(Some(lease)),
@@ -125,7 +139,7 @@ impl DynamoLeaseStore {
             .rows
             .put_item()
             .table_name(&self.table)
-            .set_item(Some(row::new_item(lease)))
+            .set_item(Some(row::new_item(lease, &self.stream)))
             .condition_expression("attribute_not_exists(#key)")
             .expression_attribute_names("#key", row::LEASE_KEY);
         match request.send().await {

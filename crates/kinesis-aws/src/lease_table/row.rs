@@ -26,6 +26,8 @@ pub(super) const TOKEN: &str = "acquisitionToken";
 /// Known to no KCL either, as those that follow.
 pub(super) const HAND_OVER_TO: &str = "handOverTo";
 pub(super) const HAND_OVER_OFFERED: &str = "handOverOffered";
+/// The stream of the shard. The KCL's own `streamName` would make the row one of an application with several streams.
+pub(super) const OF_STREAM: &str = "ofStream";
 /// Milliseconds since 1970.
 const LATEST_SINCE: &str = "latestSince";
 /// KCL 3.5 and later keep other things than leases in the table and tell them by this.
@@ -44,9 +46,15 @@ pub(super) enum NoLease {
     Broken(String),
 }
 
-/// The item for a shard that has none yet.
-pub(super) fn new_item(lease: &NewLease) -> Item {
+/// The stream that the item belongs to, if it says so.
+pub(super) fn stream(item: &Item) -> Option<&String> {
+    item.get(OF_STREAM)?.as_s().ok()
+}
+
+/// The item for a shard of `stream` that has none yet.
+pub(super) fn new_item(lease: &NewLease, stream: &str) -> Item {
     let mut item = Item::from([
+        (OF_STREAM.to_owned(), text(stream)),
         (LEASE_KEY.to_owned(), text(lease.shard.as_str())),
         (LEASE_COUNTER.to_owned(), number(0)),
         (OWNER_SWITCHES.to_owned(), number(0)),

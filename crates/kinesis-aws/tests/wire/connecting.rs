@@ -8,7 +8,7 @@ use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvid
 use kinesis_aws::{AwsError, AwsSettings, Clients, DynamoLeaseStore, KinesisStream};
 use kinesis_lease::{LeaseStore, StoreError, StreamApi, StreamErrorKind};
 
-use crate::support::{Reply, Scripted, TABLE, settings};
+use crate::support::{Reply, STREAM, Scripted, TABLE, settings};
 
 const IN_CHILD: &str = "KINESIS_AWS_TEST_CHILD";
 
@@ -158,7 +158,7 @@ async fn without_credentials_a_call_is_denied_and_says_so() {
     let error = KinesisStream::new(&clients, "orders").list_shards().await.unwrap_err();
     assert_eq!(error.kind, StreamErrorKind::Denied, "{error}");
     assert!(error.message.contains("credentials"), "{error}");
-    let leases = DynamoLeaseStore::new(&clients, TABLE, Duration::from_secs(5));
+    let leases = DynamoLeaseStore::new(&clients, TABLE, STREAM, Duration::from_secs(5));
     let error = leases.scan().await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
 }
@@ -180,7 +180,7 @@ async fn a_role_is_assumed_with_the_credentials_found_and_its_own_sign_the_calls
     };
     let clients = Clients::connect(&settings).await.unwrap();
     let stream = KinesisStream::new(&clients, "orders");
-    let leases = DynamoLeaseStore::new(&clients, TABLE, Duration::from_secs(5));
+    let leases = DynamoLeaseStore::new(&clients, TABLE, STREAM, Duration::from_secs(5));
     stream.list_shards().await.unwrap();
     leases.scan().await.unwrap();
 
@@ -235,7 +235,7 @@ async fn nothing_that_can_be_printed_shows_a_secret() {
     };
     let clients = Clients::connect(&settings).await.unwrap();
     let stream = KinesisStream::new(&clients, "orders");
-    let leases = DynamoLeaseStore::new(&clients, TABLE, Duration::from_secs(3));
+    let leases = DynamoLeaseStore::new(&clients, TABLE, STREAM, Duration::from_secs(3));
     let text = format!("{settings:?} {clients:?} {stream:?} {leases:?}");
     assert!(!text.contains("hunter2"), "{text}");
 }

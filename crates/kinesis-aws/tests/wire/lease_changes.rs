@@ -3,10 +3,10 @@
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use kinesis_lease::store::{Created, Deleted, Written};
-use kinesis_lease::{Lease, LeaseChange, LeaseStore, NewLease};
+use kinesis_lease::{Lease, LeaseChange, LeaseStore, NewLease, StoreError};
 use kinesis_record::{Checkpoint, HashKey, HashRange, Position};
 
-use crate::support::{Item, Leases, item, n, s, sorted, ss};
+use crate::support::{Item, Leases, STREAM, TABLE, item, n, s, sorted, ss};
 
 const SHARD: &str = "shardId-000000000003";
 const SEQUENCE: &str = "49640000000000000000000000000000000000000000000000000002";
@@ -94,6 +94,7 @@ async fn a_new_row_has_the_attributes_of_the_kcl_and_no_others() {
     assert_eq!(leases.store.create(&new_lease(&parents)).await, Ok(Created::New));
     let expected = item(&[
         ("leaseKey", s(SHARD)),
+        ("ofStream", s(STREAM)),
         ("leaseCounter", n("0")),
         ("ownerSwitchesSinceCheckpoint", n("0")),
         ("checkpoint", s("TRIM_HORIZON")),
@@ -104,6 +105,24 @@ async fn a_new_row_has_the_attributes_of_the_kcl_and_no_others() {
     ]);
     assert_eq!(leases.get(SHARD).await, Some(expected));
     assert_eq!(leases.store.read(&SHARD.into()).await, Ok(Some(Lease::from(new_lease(&parents)))));
+}
+
+#[tokio::test]
+async fn a_row_of_another_stream_is_refused_and_both_streams_are_named() {
+    let leases = Leases::new().await;
+    leases.put(&with(kcl2(), &[("ofStream", s(STREAM))])).await;
+    assert!(leases.store.scan().await.is_ok());
+    leases.put(&with(kcl2(), &[("ofStream", s("payments"))])).await;
+    let outcomes =
+        [leases.store.scan().await.map(|_| ()), leases.store.read(&SHARD.into()).await.map(|_| ())];
+    for outcome in outcomes {
+        match outcome {
+            Err(StoreError::OtherStream(text)) => {
+                assert!([TABLE, "payments", STREAM].iter().all(|name| text.contains(name)), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

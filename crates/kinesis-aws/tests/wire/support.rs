@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) const TABLE: &str = "orders-application";
+pub(crate) const STREAM: &str = "orders";
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
@@ -47,7 +48,7 @@ pub(crate) async fn stream_at(endpoint: &str, limit: Duration) -> KinesisStream 
 /// A lease table at an endpoint whose calls may take `limit`.
 pub(crate) async fn leases_at(endpoint: &str, limit: Duration) -> DynamoLeaseStore {
     let settings = AwsSettings { endpoint_url: Some(endpoint.to_owned()), ..settings() };
-    DynamoLeaseStore::new(&Clients::connect(&settings).await.unwrap(), TABLE, limit)
+    DynamoLeaseStore::new(&Clients::connect(&settings).await.unwrap(), TABLE, STREAM, limit)
 }
 
 /// An endpoint at which nobody listens.
@@ -72,7 +73,7 @@ impl Leases {
     pub(crate) async fn without_table() -> Self {
         let aws = LocalAws::start().await.unwrap();
         let clients = Clients::connect(&settings_for(&aws)).await.unwrap();
-        let store = DynamoLeaseStore::new(&clients, TABLE, Duration::from_secs(20));
+        let store = DynamoLeaseStore::new(&clients, TABLE, STREAM, Duration::from_secs(20));
         Self { store: Arc::new(store), raw: clients.dynamodb().clone(), _aws: aws }
     }
 
