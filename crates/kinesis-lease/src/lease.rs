@@ -214,6 +214,9 @@ pub enum LeaseChange {
         /// The shards that came from this one.
         children: Vec<ShardId>,
     },
+    /// Stores a checkpoint instead of `SHARD_END`, which was that of another stream under the same name, and removes the
+    /// owner, the children and all that tells of a hand-over. Refused on a row that is not at `SHARD_END`.
+    BeginAnew(Checkpoint),
     /// Removes `leaseOwner`, `checkpointOwner`, `acquisitionToken`, `handOverTo` and `handOverOffered`, keeps the
     /// checkpoint.
     Release,
@@ -256,6 +259,7 @@ impl LeaseChange {
     fn is_fit_for(&self, lease: &Lease) -> bool {
         match self {
             Self::Checkpoint(_) | Self::End { .. } => !lease.is_finished(),
+            Self::BeginAnew(_) => lease.is_finished(),
             Self::Ask { .. } => lease.asked_by.is_none(),
             Self::Withdraw { by: asker } | Self::Give { to: asker, .. } => {
                 lease.asked_by.as_ref() == Some(asker)
@@ -284,6 +288,14 @@ impl LeaseChange {
                 lease.checkpoint = Checkpoint::ShardEnd;
                 lease.owner_switches = 0;
                 lease.children = children.clone();
+            }
+            Self::BeginAnew(checkpoint) => {
+                lease.checkpoint = checkpoint.clone();
+                lease.owner_switches = 0;
+                lease.owner = None;
+                lease.token = None;
+                lease.children.clear();
+                lease.end_hand_over();
             }
             Self::Release => {
                 lease.owner = None;

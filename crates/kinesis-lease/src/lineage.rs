@@ -67,7 +67,7 @@ impl ShardList {
         self.shards.values()
     }
 
-    /// The shards that came from `parent`.
+    /// The shards that came from `parent`. It looks through all of them.
     pub fn children(&self, parent: &ShardId) -> impl Iterator<Item = &Shard> {
         self.iter().filter(|shard| shard.parents.contains(parent))
     }
@@ -148,6 +148,26 @@ pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardL
     let is_up_to_date = list.shards.last_key_value().is_some_and(|(newest, _)| *newest >= child.shard);
     let mut parents = child.parents.iter().filter(|parent| !rows.contains_key(*parent));
     parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
+}
+
+/// The children of each shard, by what rows and list tell. A child that only its parent's row names counts while it is
+/// listed.
+pub(crate) fn children<'a>(
+    rows: &'a Rows,
+    list: &'a ShardList,
+) -> HashMap<&'a ShardId, HashSet<&'a ShardId>> {
+    let mut children: HashMap<_, HashSet<_>> = HashMap::new();
+    let listed = list.iter().map(|shard| (&shard.id, &shard.parents));
+    for (child, parents) in rows.values().map(|row| (&row.shard, &row.parents)).chain(listed) {
+        for parent in parents {
+            children.entry(parent).or_default().insert(child);
+        }
+    }
+    for row in rows.values() {
+        let named = row.children.iter().filter(|child| list.get(child).is_some());
+        children.entry(&row.shard).or_default().extend(named);
+    }
+    children
 }
 
 /// Whether a descendant of the shard has begun, which none does before the shard is finished.

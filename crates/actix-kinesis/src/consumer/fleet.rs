@@ -119,8 +119,9 @@ impl From<&Lease> for FleetLease {
             checkpoint: row.checkpoint.clone(),
             counter: row.counter,
             owner_switches: row.owner_switches,
-            is_offered: row.is_offered,
-            asked_by: row.asked_by.clone(),
+            // A KCL leaves what this library has written where it is.
+            is_offered: row.is_offered && row.is_read_by_peer(),
+            asked_by: row.asked_by.clone().filter(|_| row.is_read_by_peer()),
             promised_to: row.owner.clone().filter(|_| row.is_promised()),
         }
     }

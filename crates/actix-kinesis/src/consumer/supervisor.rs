@@ -44,7 +44,7 @@ use stop::Stopping;
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often shards that nobody reads are told of.
-const UNREAD_REMINDER: Duration = Duration::from_secs(60);
+const UNREAD_REMINDER: Duration = Duration::from_secs(300);
 
 /// How old the end of a shard must be before its row is deleted, as in the KCL.
 const CLEAN_UP_AFTER: Duration = Duration::from_secs(300);
@@ -215,6 +215,12 @@ impl Supervisor {
                     supervisor.note_scan(rows.as_ref().err());
                     supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
                     supervisor.forget_finished();
+                    if let Some(coordinator) = &supervisor.coordinator {
+                        let is_new = |shard: &ShardId| {
+                            coordinator.rows().get(shard).is_some_and(|row| row.counter <= 1)
+                        };
+                        supervisor.new_rows.retain(is_new);
+                    }
                 });
             }
             Effect::ListShards => {
@@ -269,10 +275,17 @@ impl Supervisor {
                 };
                 self.call(ctx, deleted, |supervisor, (deleted, shard), _| {
                     debug!(parent: &supervisor.parts.span, %shard, ?deleted, "row of a finished shard deleted");
-                    supervisor.tell(|coordinator, now| coordinator.deleted(now, &shard, deleted));
+                    supervisor.tell(|coordinator, _| coordinator.deleted(&shard, deleted));
                 });
             }
-            Effect::BegunAnew(shard) => self.tell_of_another_stream(shard),
+            Effect::BeginAnew(write) => {
+                let begun =
+                    async move { (settled(leases.write(&write), StoreError::Unknown).await, write.shard) };
+                self.call(ctx, begun, |supervisor, (begun, shard), _| {
+                    supervisor.tell(|coordinator, now| coordinator.begun_anew(now, &shard, begun));
+                });
+            }
+            Effect::Contradicted(shard) => self.tell_of_another_stream(shard),
             Effect::LookUp(acquisition, shard) => {
                 let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };
                 self.call(ctx, row, move |supervisor, (row, shard), _| {
@@ -367,7 +380,7 @@ impl Supervisor {
     /// The shard's row was one of another stream under the same name.
     fn tell_of_another_stream(&self, shard: ShardId) {
         let detail = format!(
-            "the shard is open, but its row in the lease table {:?} said SHARD_END: the stream was deleted and made again \
+            "the shard is open, but its row in the lease table {:?} says SHARD_END: the stream was deleted and made again \
              under its name. The shard is read from its oldest record",
             self.parts.conf.table_name()
         );

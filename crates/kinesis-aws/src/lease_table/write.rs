@@ -63,6 +63,12 @@ impl Update {
                     update.set(row::CHILDREN, children);
                 }
             }
+            LeaseChange::BeginAnew(checkpoint) => {
+                update.require(&format!("#{} = :end", row::CHECKPOINT));
+                update.set_checkpoint(checkpoint);
+                update.remove(&[row::LEASE_OWNER, row::TOKEN, row::CHILDREN]);
+                update.remove(&HAND_OVER);
+            }
             LeaseChange::Release => {
                 update.remove(&[row::LEASE_OWNER, row::TOKEN]);
                 update.remove(&HAND_OVER);
@@ -116,6 +122,10 @@ impl Update {
     /// A checkpoint, which a row at `SHARD_END` does not take any more.
     fn checkpoint(&mut self, checkpoint: &Checkpoint) {
         self.require(&format!("#{} <> :end", row::CHECKPOINT));
+        self.set_checkpoint(checkpoint);
+    }
+
+    fn set_checkpoint(&mut self, checkpoint: &Checkpoint) {
         self.values.insert(":end".to_owned(), row::text(Checkpoint::ShardEnd.text()));
         self.set(row::CHECKPOINT, row::text(checkpoint.text()));
         self.set(row::CHECKPOINT_SUB_SEQUENCE, row::number(checkpoint.sub_sequence()));
@@ -179,6 +189,7 @@ mod tests {
             LeaseChange::Checkpoint(Checkpoint::TrimHorizon),
             LeaseChange::End { children: vec!["shardId-1".into()] },
             LeaseChange::End { children: Vec::new() },
+            LeaseChange::BeginAnew(Checkpoint::TrimHorizon),
             LeaseChange::Release,
             LeaseChange::HandOver,
             LeaseChange::Ask { by: "a".into() },

@@ -27,6 +27,12 @@ impl Coordinator {
         self.advance(now, shard);
     }
 
+    /// The pause between two looks at a lease that was asked for: the longer, the more there are.
+    pub(super) fn look_pause(&self) -> Duration {
+        let asked = self.grips.values().filter(|grip| grip.is_asking()).count();
+        self.settings.failover / 20 * (1 + u32::try_from(asked / 16).unwrap_or(u32::MAX).min(9))
+    }
+
     /// Takes back what the owner was asked for.
     pub(super) fn withdraw(&mut self, now: Duration, shard: &ShardId) {
         let Some(grip) = self.grips.get_mut(shard).filter(|grip| grip.stage == Stage::Asking) else { return };
@@ -56,7 +62,8 @@ impl Coordinator {
             grip.turn_to(Stage::Withdrawing, row.counter, LeaseChange::Withdraw { by: worker });
             grip.resume_at = Some(now + self.settings.failover / 20);
         } else if is_asked && !self.watch.is_expired(now, &shard, self.settings.failover) {
-            grip.await_owner(row.counter, now + self.settings.failover / 20);
+            let look_at = now + self.look_pause();
+            self.grips.get_mut(&shard).into_iter().for_each(|grip| grip.await_owner(row.counter, look_at));
             if is_late {
                 return self.withdraw(now, &shard);
             }

@@ -1,61 +1,100 @@
-//! Rows of finished shards: those that nobody needs any more are deleted, and those that cannot be are made anew.
+//! Rows of finished shards: those that nobody needs any more are deleted, and those that cannot be are begun anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use kinesis_record::ShardId;
 
 use super::{Coordinator, Effect};
-use crate::lease::{Lease, NewLease};
+use crate::lease::{Lease, LeaseChange, LeaseWrite};
 use crate::lineage::{self, ShardList};
-use crate::store::{Deleted, StoreError};
+use crate::store::{Deleted, StoreError, Written};
 
-/// How many lists in a row must show a finished shard to be open, before that is believed. One may be older than the
-/// shard's end.
+/// How many lists, a failover time apart, must show a finished shard to be open and without children before that is
+/// believed. A list may be older than the shard's end.
 const CONFIDENCE: u32 = 3;
+
+/// The same, where the row names children.
+const CONFIDENCE_BESIDE_CHILDREN: u32 = 12;
+
+/// How many rows are deleted at once, so that renewals need not wait for them.
+const DELETIONS_AT_ONCE: usize = 16;
+
+/// Lists that show a finished shard to be open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contradiction {
+    lists: u32,
+    /// When the last of them came that counts.
+    counted: Duration,
+}
 
 impl Coordinator {
     /// Looks through the finished rows after each list of shards.
     pub(super) fn audit(&mut self, now: Duration) {
         let Some(list) = self.list_to_take_by() else { return };
-        let finished = || self.watch.rows.values().filter(|row| row.is_finished());
-        let is_impossible = |row: &&Lease| {
-            let is_open = list.get(&row.shard).is_some_and(|shard| shard.is_open());
-            is_open && list.children(&row.shard).next().is_none()
-        };
-        let since = |row: &Lease| self.finished_since.get(&row.shard).copied().unwrap_or(now);
-        let finished_since: BTreeMap<ShardId, Duration> =
-            finished().map(|row| (row.shard.clone(), since(row))).collect();
-        let is_old = |row: &Lease| now >= finished_since[&row.shard] + self.settings.clean_up_after;
-        let times = |row: &Lease| self.impossible.get(&row.shard).map_or(1, |times| times + 1);
-        let impossible: BTreeMap<ShardId, u32> =
-            finished().filter(is_impossible).map(|row| (row.shard.clone(), times(row))).collect();
-        let loads = self.loads(now);
-        let is_over = |row: &&Lease| is_old(row) && loads.prefers_us(&row.shard) && self.is_over(row, list);
-        let is_refuted = |row: &&Lease| impossible.get(&row.shard).is_some_and(|times| *times >= CONFIDENCE);
-        let deleted = finished().filter(|row| is_refuted(row) || (!is_impossible(row) && is_over(row)));
-        let deleted: Vec<_> = deleted.map(|row| (row.shard.clone(), row.counter)).collect();
+        let rows = &self.watch.rows;
+        let finished: Vec<&Lease> = rows.values().filter(|row| row.is_finished()).collect();
+        let children = lineage::children(rows, list);
+        let (loads, none) = (self.loads(now), HashSet::new());
+        let mut finished_since = BTreeMap::new();
+        let mut impossible = BTreeMap::new();
+        let (mut contradicted, mut refuted, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        for row in finished {
+            let shard = &row.shard;
+            let since = self.finished_since.get(shard).copied().unwrap_or(now);
+            finished_since.insert(shard.clone(), since);
+            let children = children.get(shard).unwrap_or(&none);
+            let has_listed_child = children.iter().any(|child| list.get(child).is_some());
+            if list.get(shard).is_some_and(|listed| listed.is_open()) && !has_listed_child {
+                let (contradiction, is_new) = self.contradict(now, shard);
+                let confidence =
+                    if row.children.is_empty() { CONFIDENCE } else { CONFIDENCE_BESIDE_CHILDREN };
+                if contradiction.lists == confidence && is_new {
+                    contradicted.push(shard.clone());
+                }
+                if contradiction.lists >= confidence {
+                    refuted.push((shard.clone(), row.counter));
+                }
+                impossible.insert(shard.clone(), contradiction);
+            } else if now >= since + self.settings.clean_up_after
+                && loads.prefers_us(shard)
+                && self.is_over(row, children, list)
+            {
+                over.push((shard.clone(), row.counter));
+            }
+        }
         if !impossible.is_empty() {
             self.listing.hasten(now + self.settings.failover);
         }
         self.impossible = impossible;
         self.finished_since = finished_since;
-        for (shard, counter) in deleted {
-            if self.deleting.insert(shard.clone()) {
+        self.effects.extend(contradicted.into_iter().map(Effect::Contradicted));
+        for (shard, expected_counter) in refuted {
+            if self.tidying.insert(shard.clone()) {
+                let change = LeaseChange::BeginAnew(lineage::of_descendant(&self.settings.initial));
+                self.effects.push_back(Effect::BeginAnew(LeaseWrite { shard, expected_counter, change }));
+            }
+        }
+        for (shard, counter) in over {
+            if self.tidying.len() < DELETIONS_AT_ONCE && self.tidying.insert(shard.clone()) {
                 self.effects.push_back(Effect::Delete(shard, counter));
             }
         }
     }
 
+    /// Counts another list that shows the shard open, and says whether it counted.
+    fn contradict(&self, now: Duration, shard: &ShardId) -> (Contradiction, bool) {
+        match self.impossible.get(shard) {
+            None => (Contradiction { lists: 1, counted: now }, true),
+            Some(so_far) if now < so_far.counted + self.settings.failover => (*so_far, false),
+            Some(so_far) => (Contradiction { lists: so_far.lists + 1, counted: now }, true),
+        }
+    }
+
     /// Whether nobody needs the row of a finished shard any more, by the rules of the KCL: its parents' rows are gone,
     /// and all of its children have begun, so that no start ever reads it again.
-    fn is_over(&self, row: &Lease, list: &ShardList) -> bool {
+    fn is_over(&self, row: &Lease, children: &HashSet<&ShardId>, list: &ShardList) -> bool {
         let rows = &self.watch.rows;
-        let mut children: Vec<&ShardId> = list.children(&row.shard).map(|shard| &shard.id).collect();
-        children.extend(
-            rows.values().filter(|child| child.parents.contains(&row.shard)).map(|child| &child.shard),
-        );
-        children.extend(row.children.iter().filter(|child| list.get(child).is_some()));
         let is_garbage = children.is_empty() && list.get(&row.shard).is_none();
         let is_continued = !children.is_empty()
             && children.iter().all(|child| rows.get(*child).is_some_and(lineage::has_begun));
@@ -63,21 +102,20 @@ impl Coordinator {
     }
 
     /// How the deletion of a row ended.
-    pub fn deleted(&mut self, now: Duration, shard: &ShardId, outcome: Result<Deleted, StoreError>) {
-        self.deleting.remove(shard);
-        if outcome != Ok(Deleted::Gone) {
-            return;
+    pub fn deleted(&mut self, shard: &ShardId, outcome: Result<Deleted, StoreError>) {
+        self.tidying.remove(shard);
+        if outcome == Ok(Deleted::Gone) {
+            self.watch.forget(shard);
         }
-        if self.impossible.remove(shard).is_none() {
-            return self.watch.forget(shard);
+    }
+
+    /// How a row was begun anew. If it was not, the next list leads to another try.
+    pub fn begun_anew(&mut self, now: Duration, shard: &ShardId, outcome: Result<Written, StoreError>) {
+        self.tidying.remove(shard);
+        if let Ok(Written::Applied(Some(row)) | Written::Refused(Some(row))) = outcome {
+            self.watch.see(now, *row);
         }
-        self.watch.rows.remove(shard);
-        let listed = self.list.as_ref().and_then(|list| list.get(shard));
-        if let Some(listed) = listed {
-            let new = NewLease::new(listed.into(), lineage::of_descendant(&self.settings.initial));
-            self.effects.extend(self.creation.ask(&new));
-            self.effects.push_back(Effect::BegunAnew(shard.clone()));
-        }
-        self.listing.hasten(now);
+        self.take_if_available(now, shard);
+        self.scan.hasten(now);
     }
 }

@@ -9,6 +9,9 @@ use super::{Coordinator, Effect, Mode};
 use crate::lease::NewLease;
 use crate::store::{Created, StoreError};
 
+/// New rows are taken when so many have been created.
+const TAKEN_TOGETHER: usize = 32;
+
 #[derive(Debug, Default)]
 pub(super) struct Creation {
     /// Rows to create once their parents' are.
@@ -65,7 +68,10 @@ impl Coordinator {
                 if self.creation.is_awaited(&shard) {
                     self.create_ready();
                 }
-                self.take_if_available(now, &shard);
+                // Looking for leases to take costs a look at all rows.
+                if self.creation.under_way.len().is_multiple_of(TAKEN_TOGETHER) {
+                    self.take_available(now);
+                }
             }
             Err(_) => {
                 self.creation.drop_plan();

@@ -65,9 +65,11 @@ pub enum Effect {
     /// Another worker is to have the lease, one that has asked for it or one that a KCL 3.x leader has chosen: within
     /// [`Settings::hand_over_timeout`], drain the shard, store the last checkpoint and call [`Coordinator::release`].
     Drain(ShardId, Acquisition),
-    /// The shard is open, yet its row said `SHARD_END`: the stream was deleted and made again under its name. The row
-    /// has been made anew, and reading begins at the shard's oldest record.
-    BegunAnew(ShardId),
+    /// Begin the row of a finished shard anew, and report to [`Coordinator::begun_anew`].
+    BeginAnew(LeaseWrite),
+    /// The shard is open, yet its row says `SHARD_END`: the stream was deleted and made again under its name. The row is
+    /// begun anew, to be read from the shard's oldest record. Told once.
+    Contradicted(ShardId),
     /// These shards could be read, and nobody has taken their leases for more than twice the failover time. Told
     /// when it changes; none means that all are read again.
     Unread(Vec<ShardId>),

@@ -248,7 +248,10 @@ impl Grip {
                 is_ours && has_moved && row.checkpoint == *checkpoint
             }
             Some(LeaseChange::End { .. }) => row.is_finished(),
-            Some(LeaseChange::Release) => row.owner.is_none() && is_next,
+            // If its reply was lost, another worker may have taken the lease since.
+            Some(LeaseChange::Release) => {
+                (row.owner.is_none() && is_next) || (self.undecided_since.is_some() && !is_ours && has_moved)
+            }
             Some(LeaseChange::HandOver) => {
                 is_next && row.checkpoint_owner.is_none() && row.owner.as_ref() != Some(worker)
             }
@@ -256,7 +259,8 @@ impl Grip {
             Some(LeaseChange::Keep) => is_ours && has_moved && !row.is_offered,
             // Whoever was asked by cannot have got it otherwise before the lease had expired.
             Some(LeaseChange::Give { to, .. }) => has_moved && row.reader() == Some(to),
-            Some(LeaseChange::Ask { .. } | LeaseChange::Withdraw { .. }) | None => false,
+            Some(LeaseChange::Ask { .. } | LeaseChange::Withdraw { .. } | LeaseChange::BeginAnew(_))
+            | None => false,
         };
         match (is_applied, is_ours) {
             (true, _) => Judgement::Applied,

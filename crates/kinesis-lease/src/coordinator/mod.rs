@@ -36,6 +36,7 @@ use crate::lease::{LeaseChange, NewLease};
 use crate::lineage::{self, Rows, ShardList};
 use crate::stream::{ChildShard, StreamError};
 
+use audit::Contradiction;
 use create::Creation;
 pub use effect::{Acquisition, Effect, Loss, RequestError, RequestId, Settings};
 use grip::{Grip, Wanted};
@@ -65,10 +66,10 @@ pub struct Coordinator {
     unread: Vec<ShardId>,
     /// Since when rows are known to be finished.
     finished_since: BTreeMap<ShardId, Duration>,
-    /// Finished rows that are being deleted.
-    deleting: BTreeSet<ShardId>,
+    /// Finished rows that are being deleted or made anew.
+    tidying: BTreeSet<ShardId>,
     /// Open shards whose rows say that they have ended, with how many lists in a row have shown them so.
-    impossible: BTreeMap<ShardId, u32>,
+    impossible: BTreeMap<ShardId, Contradiction>,
     /// When a list last differed from the one before.
     list_changed: Option<Duration>,
     scan: Schedule,
@@ -108,7 +109,7 @@ impl Coordinator {
             waiting: BTreeMap::new(),
             unread: Vec::new(),
             finished_since: BTreeMap::new(),
-            deleting: BTreeSet::new(),
+            tidying: BTreeSet::new(),
             impossible: BTreeMap::new(),
             list_changed: None,
             scan: Schedule::at_once(),

@@ -58,7 +58,8 @@ impl Coordinator {
             return;
         }
         let shard = row.shard.clone();
-        if grip.owns(&row, &self.settings.worker) {
+        let is_ours = grip.owns(&row, &self.settings.worker) && !self.is_taken_with_its_promise(&row);
+        if is_ours {
             self.watch.know(row);
             self.notice_request(&shard);
         } else if grip.is_idle() {

@@ -18,11 +18,12 @@ impl Coordinator {
     /// Takes what may be taken: up to this worker's share at once, the rest if nobody else takes it.
     pub(super) fn take_available(&mut self, now: Duration) {
         let Some(list) = self.list_to_take_by() else { return };
-        let is_waiting =
-            |row: &&Lease| !self.grips.contains_key(&row.shard) && self.is_to_be_had(now, row, list);
+        let is_taken = |row: &Lease| self.grips.get(&row.shard).is_some_and(Grip::is_taken);
+        let is_waiting = |row: &&Lease| !is_taken(row) && self.is_to_be_had(now, row, list);
         let mut waiting: Vec<&Lease> = self.watch.rows.values().filter(is_waiting).collect();
         let since = |row: &&Lease| (row.shard.clone(), self.waiting.get(&row.shard).copied().unwrap_or(now));
         let waiting_since: BTreeMap<ShardId, Duration> = waiting.iter().map(since).collect();
+        waiting.retain(|row| !self.grips.contains_key(&row.shard));
         let mut wanted = Vec::new();
         let mut next_look = None;
         if !waiting.is_empty() {
@@ -45,7 +46,6 @@ impl Coordinator {
             }
         }
         self.waiting = waiting_since;
-        self.waiting.retain(|shard, _| !wanted.contains(shard));
         if let Some(next_look) = next_look {
             self.scan.hasten(next_look);
         }

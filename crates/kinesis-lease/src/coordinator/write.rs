@@ -127,6 +127,7 @@ impl Coordinator {
             | LeaseChange::Take { .. }
             | LeaseChange::Ask { .. }
             | LeaseChange::Withdraw { .. }
+            | LeaseChange::BeginAnew(_)
             | LeaseChange::Offer
             | LeaseChange::Keep => Admission::Write,
         })
@@ -171,8 +172,10 @@ impl Coordinator {
         });
         match change {
             LeaseChange::Ask { .. } => {
-                let counter = grip.counter;
-                grip.await_owner(counter, now + self.settings.failover / 20);
+                let look_at = now + self.look_pause();
+                if let Some(grip) = self.grips.get_mut(shard) {
+                    grip.await_owner(grip.counter, look_at);
+                }
                 if let Some(row) = row {
                     self.watch.see(now, row);
                 }
@@ -182,6 +185,7 @@ impl Coordinator {
             | LeaseChange::Release
             | LeaseChange::HandOver
             | LeaseChange::Give { .. }
+            | LeaseChange::BeginAnew(_)
             | LeaseChange::Withdraw { .. } => {
                 let queued = self.grips.remove(shard).map(|mut grip| grip.requests());
                 if let Some(row) = row {
@@ -228,14 +232,24 @@ impl Coordinator {
         }
     }
 
+    /// Whether another worker has taken a lease that was promised to a third: a KCL 2.x leaves `checkpointOwner` in the
+    /// row, so that it still names us.
+    pub(super) fn is_taken_with_its_promise(&self, row: &Lease) -> bool {
+        let has_taken =
+            |known: &Lease| known.is_promised() && row.owner != known.owner && row.counter > known.counter;
+        row.is_promised() && self.watch.rows.get(&row.shard).is_some_and(has_taken)
+    }
+
     /// Concludes from the row as it is how the write under way ended.
     fn judge(&mut self, now: Duration, row: Lease) {
         let shard = row.shard.clone();
+        let is_taken = self.is_taken_with_its_promise(&row);
         let Some(grip) = self.grips.get_mut(&shard) else { return };
         if grip.is_asking() {
             return self.judge_asked(now, row);
         }
-        match grip.judge(&row, &self.settings.worker) {
+        let judgement = if is_taken { Judgement::NotOurs } else { grip.judge(&row, &self.settings.worker) };
+        match judgement {
             Judgement::Applied => self.apply(now, &shard, Some(row), Known::Found),
             Judgement::NotApplied => {
                 grip.retry(row.counter, now + self.settings.failover / 20);

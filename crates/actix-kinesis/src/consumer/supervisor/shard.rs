@@ -257,10 +257,16 @@ impl Supervisor {
     pub(super) fn lose_shard(&mut self, shard: &ShardId, acquisition: Acquisition, loss: Loss) {
         let Some(slot) = self.slot(shard, acquisition) else { return };
         let worker = slot.worker.take();
+        let unsettled = if worker.is_some() { slot.in_flight() } else { 0 };
+        // A worker that is stopped in the middle may have had more to store.
+        let is_stored = worker.is_none() && slot.is_stored();
         self.forget_shard(shard);
         warn!(parent: &self.parts.span, %shard, %loss, "lease lost");
         if let Some(stopping) = &mut self.stopping {
-            stopping.report.not_stored.push(shard.clone());
+            stopping.report.unsettled += unsettled;
+            if !is_stored && !stopping.report.not_stored.contains(shard) {
+                stopping.report.not_stored.push(shard.clone());
+            }
         }
         self.parts.notifier.notify(ConsumerNotice::LeaseLost { shard: shard.clone(), loss: loss.clone() });
         if let Some(worker) = worker {

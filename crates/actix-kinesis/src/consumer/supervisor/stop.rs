@@ -54,13 +54,15 @@ impl Supervisor {
         let within = within.min(LONGEST_STOP);
         let deadline = Instant::now() + within;
         let drained_by = deadline - reserved_for_last_checkpoint(within);
+        let has_failed = error.is_some();
         self.stopping = Some(Stopping { deadline, drained_by, error, report: Stopped::default() });
         self.parts.board.set_state(ConsumerState::Stopping);
         self.publish();
-        let asked_until = self.offer_shards(within);
+        let asked_until = if has_failed { None } else { self.offer_shards(within) };
         if asked_until.is_some() {
             self.slots.values_mut().for_each(|slot| slot.is_offered = true);
             self.show_all();
+            self.part_with_idle(ctx);
         }
         ctx.run_later(within, |supervisor, ctx| supervisor.finish(ctx));
         match asked_until {
@@ -87,24 +89,27 @@ impl Supervisor {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.stop_taking(now);
         }
-        let mut idle = Vec::new();
-        for (shard, slot) in &mut self.slots {
+        for slot in self.slots.values_mut() {
             if slot.course.is_staying() {
                 slot.course = Course::Release;
             }
-            match &slot.worker {
-                Some(worker) => worker.do_send(StopWorker::Drain {
-                    deadline: drained_by,
-                    reason: ShutdownReason::ConsumerStopped,
-                }),
-                None => idle.push((shard.clone(), slot.acquisition)),
+            if let Some(worker) = &slot.worker {
+                let reason = ShutdownReason::ConsumerStopped;
+                worker.do_send(StopWorker::Drain { deadline: drained_by, reason });
             }
         }
+        self.part_with_idle(ctx);
+        self.show_all();
+        self.drive(ctx);
+    }
+
+    /// Gives up the shards that nobody works on.
+    fn part_with_idle(&mut self, ctx: &mut Context<Self>) {
+        let idle = self.slots.iter().filter(|(_, slot)| slot.worker.is_none());
+        let idle: Vec<_> = idle.map(|(shard, slot)| (shard.clone(), slot.acquisition)).collect();
         for (shard, acquisition) in idle {
             self.part_with(&shard, acquisition, ctx);
         }
-        self.show_all();
-        self.drive(ctx);
     }
 
     /// The shard's worker has ended: stores the last checkpoint, then gives the lease away.

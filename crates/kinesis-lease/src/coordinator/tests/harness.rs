@@ -50,7 +50,7 @@ pub(super) enum Told {
     Lost(String, Loss),
     Drain(String),
     Unread(Vec<String>),
-    BegunAnew(String),
+    Contradicted(String),
 }
 
 #[derive(Debug)]
@@ -223,9 +223,16 @@ impl World {
             Effect::Delete(shard, counter) => {
                 let outcome = error_of(self.fault(Call::Delete))
                     .map_or_else(|| Ok(self.table.delete(&shard, counter)), Err);
-                self.coordinator.deleted(self.now, &shard, outcome);
+                self.coordinator.deleted(&shard, outcome);
             }
-            Effect::BegunAnew(shard) => self.told.push(Told::BegunAnew(shard.to_string())),
+            Effect::BeginAnew(write) => {
+                let fault = self.fault(Call::Write);
+                let is_lost = matches!(fault, Some(Fault::LostRequest | Fault::Throttled));
+                let outcome = (!is_lost).then(|| self.table.write(&write));
+                let outcome = error_of(fault).map_or_else(|| Ok(outcome.unwrap()), Err);
+                self.coordinator.begun_anew(self.now, &write.shard, outcome);
+            }
+            Effect::Contradicted(shard) => self.told.push(Told::Contradicted(shard.to_string())),
             Effect::LookUp(acquisition, shard) => {
                 let row = self.table.rows.get(&shard).cloned();
                 let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);

@@ -1,4 +1,5 @@
 mod ask;
+mod audit;
 mod balance;
 mod doubt;
 mod end;

@@ -89,6 +89,19 @@ fn a_lease_whose_hand_over_the_leader_forced_is_lost() {
 }
 
 #[test]
+fn a_promised_lease_that_a_kcl_2_takes_is_lost_though_it_leaves_the_promise_in_the_row() {
+    let mut world = World::holding_a();
+    world.table.promise("a", "next");
+    world.pass(secs(6));
+    world.table.edit("a", |row| {
+        row.owner = Some("thief".into());
+        row.counter += 1;
+    });
+    world.pass(secs(4));
+    assert!(matches!(world.told[1], Told::Lost(..)), "{:?}", world.told);
+}
+
+#[test]
 fn a_lease_promised_to_us_or_to_nobody_is_not_started_while_another_worker_drains_it() {
     let mut world = World::new(Checkpoint::TrimHorizon);
     world.stream = vec![open("a", &[])];

@@ -348,7 +348,7 @@ impl Fleet {
             Reply::Listed(shards) => {
                 let _ = coordinator.listed(now, shards);
             }
-            Reply::Deleted(shard, outcome) => coordinator.deleted(now, &shard, outcome),
+            Reply::Deleted(shard, outcome) => coordinator.deleted(&shard, outcome),
             Reply::Created(new, outcome) => coordinator.created(now, new, outcome),
             Reply::Written(acquisition, write, outcome) => {
                 coordinator.written(now, acquisition, write, outcome);
