@@ -46,6 +46,9 @@ struct Arguments {
     /// never those of the newest put
     #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: u32,
+    /// Keep the service's limits on reads and writes of each shard and on calls of the control plane
+    #[arg(long)]
+    limits: bool,
     /// Faults to set at the start: a JSON file with one fault or an array of faults
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -100,7 +103,8 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         LocalAws::builder().kinesis_port(arguments.kinesis_port).dynamodb_port(arguments.dynamodb_port);
     builder = builder.host(arguments.host).seed(arguments.seed);
     let max_stored_bytes = (arguments.max_memory as usize).saturating_mul(1 << 20);
-    builder = builder.settings(Settings { max_stored_bytes, ..Settings::default() });
+    builder =
+        builder.settings(Settings { max_stored_bytes, limits: arguments.limits, ..Settings::default() });
     if let Some(port) = arguments.tls_port {
         builder = builder.tls_port(port);
     }

@@ -178,6 +178,35 @@ fn payloads_are_not_logged_whatever_is_asked_for() {
     assert!(log.contains("TRACE") && log.contains("dynoxide") && !log.contains("whisper"), "{log}");
 }
 
+/// Puts so many records of 600 kB into the stream `flights`, in one call.
+fn put(address: &str, records: usize) -> String {
+    let record = format!(r#"{{"PartitionKey": "a", "Data": "{}"}}"#, "AAAA".repeat(200_000));
+    let body = format!(r#"{{"StreamName": "flights", "Records": [{}]}}"#, vec![record; records].join(", "));
+    let head = format!(
+        "POST / HTTP/1.0\r\nX-Amz-Target: Kinesis_20131202.PutRecords\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+#[test]
+fn the_limits_of_the_service_are_kept_when_asked_for() {
+    for (arguments, refused) in
+        [(&["--stream", "flights:1", "--limits"][..], 1), (&["--stream", "flights:1"], 0)]
+    {
+        let (mut child, lines) = started(arguments);
+        let reply = put(lines[0].split("http://").nth(1).unwrap(), 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = reply.matches("ProvisionedThroughputExceededException").count();
+        assert_eq!(told, refused, "1.2 MB are more than a shard takes in a second: {reply}");
+    }
+}
+
 #[test]
 fn a_full_memory_is_told_once() {
     let mut child = command(&["--stream", "flights:1", "--max-memory", "1"])
@@ -187,17 +216,8 @@ fn a_full_memory_is_told_once() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let address = lines.next().unwrap().unwrap().split("http://").nth(1).unwrap().to_owned();
-    let body =
-        format!(r#"{{"StreamName": "flights", "PartitionKey": "a", "Data": "{}"}}"#, "AAAA".repeat(100_000));
-    for _ in 0..20 {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        let head = format!(
-            "POST / HTTP/1.0\r\nX-Amz-Target: Kinesis_20131202.PutRecord\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
+    for _ in 0..10 {
+        let reply = put(&address, 1);
         assert!(reply.contains("SequenceNumber"), "{reply}");
     }
     child.kill().unwrap();
