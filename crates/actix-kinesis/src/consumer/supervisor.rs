@@ -1,6 +1,7 @@
 //! The actor that holds the leases of one consumer and supervises a worker per shard.
 
 mod operate;
+mod report;
 mod shard;
 mod stop;
 
@@ -42,9 +43,6 @@ use stop::Stopping;
 
 /// How often a watched status is brought up to date while nothing else happens.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often shards that nobody reads are told of.
-const UNREAD_REMINDER: Duration = Duration::from_secs(300);
 
 /// How old the end of a shard must be before its row is deleted, as in the KCL.
 const CLEAN_UP_AFTER: Duration = Duration::from_secs(300);
@@ -344,48 +342,11 @@ impl Supervisor {
         actix::spawn(call.instrument(self.parts.span.clone()));
     }
 
-    /// Tells of shards that nobody reads, and of them again and again as long as that is so.
-    fn note_unread(&mut self, shards: Vec<ShardId>, ctx: &mut Context<Self>) {
-        self.parts.board.set_unread(shards.clone());
-        if let Some(reminder) = self.reminder.take() {
-            ctx.cancel_future(reminder);
-        }
-        if shards.is_empty() {
-            info!(parent: &self.parts.span, "all shards are read again");
-        } else {
-            self.warn_of_unread(&shards);
-            let again = shards.clone();
-            self.reminder = Some(ctx.run_interval(UNREAD_REMINDER, move |supervisor, _| {
-                supervisor.warn_of_unread(&again);
-            }));
-        }
-        self.parts.notifier.notify(ConsumerNotice::Unread { shards });
-    }
-
-    fn warn_of_unread(&self, shards: &[ShardId]) {
-        let names = shards.iter().map(ShardId::as_str).collect::<Vec<_>>().join(", ");
-        warn!(
-            parent: &self.parts.span, shards = names,
-            "shards that no instance reads: lease.max-leases allows no more, or they were stopped after failures"
-        );
-    }
-
     fn tell(&mut self, tell: impl FnOnce(&mut Coordinator, Duration)) {
         let now = self.now();
         if let Some(coordinator) = &mut self.coordinator {
             tell(coordinator, now);
         }
-    }
-
-    /// The shard's row was one of another stream under the same name.
-    fn tell_of_another_stream(&self, shard: ShardId) {
-        let detail = format!(
-            "the shard is open, but its row in the lease table {:?} says SHARD_END: the stream was deleted and made again \
-             under its name. The shard is read from its oldest record",
-            self.parts.conf.table_name()
-        );
-        error!(parent: &self.parts.span, %shard, "{detail}");
-        self.parts.notifier.notify(ConsumerNotice::Gap { shard, detail });
     }
 
     /// The first list of shards tells whether the stream can be read at all.
@@ -407,50 +368,6 @@ impl Supervisor {
             }
             Err(_) => {}
         }
-    }
-
-    /// Whoever has changed the initial position must learn why shards do not start there.
-    fn note_first_rows<E>(&mut self, rows: Result<&[Lease], E>) {
-        let Ok(rows) = rows else { return };
-        let shards = rows.iter().filter(|row| !row.is_finished()).count();
-        if !std::mem::replace(&mut self.has_scanned, true) && shards > 0 {
-            info!(
-                parent: &self.parts.span, shards,
-                "shards go on from their rows in the lease table; initial-position is for shards without a row"
-            );
-        }
-    }
-
-    fn note_scan(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
-        self.scan_failures = self.note(error, is_passing, self.scan_failures);
-    }
-
-    fn note_write(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
-        self.write_failures = self.note(error, is_passing, self.write_failures);
-    }
-
-    fn note_list(&mut self, error: Option<&StreamError>) {
-        let is_passing = error.is_none_or(|error| !needs_a_person(error.kind));
-        self.list_failures = self.note(error, is_passing, self.list_failures);
-    }
-
-    /// Logs calls that fail in a row once; a single failure is not worth a line. Returns how many have failed.
-    fn note<E: std::fmt::Display>(&self, error: Option<&E>, is_passing: bool, failures: u32) -> u32 {
-        let span = &self.parts.span;
-        let Some(error) = error else {
-            if failures > 1 {
-                info!(parent: span, failures, "calls succeed again");
-            }
-            return 0;
-        };
-        match (failures, is_passing) {
-            (1, true) => warn!(parent: span, %error, "calls fail, trying again"),
-            (1, false) => error!(parent: span, %error, "calls fail until somebody acts, trying again"),
-            _ => debug!(parent: span, %error, failures, "a call failed, trying again"),
-        }
-        failures.saturating_add(1)
     }
 
     /// Asks the coordinator for a write on behalf of a shard's worker.
