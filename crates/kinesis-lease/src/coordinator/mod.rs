@@ -19,6 +19,7 @@ mod balance;
 mod create;
 mod effect;
 mod grip;
+mod leader;
 mod observe;
 mod schedule;
 mod take;
@@ -40,6 +41,7 @@ use audit::Contradiction;
 use create::Creation;
 pub use effect::{Acquisition, Effect, Loss, RequestError, RequestId, Settings};
 use grip::{Grip, Wanted};
+use leader::Leader;
 use schedule::Schedule;
 use watch::Watch;
 
@@ -74,6 +76,10 @@ pub struct Coordinator {
     list_changed: Option<Duration>,
     scan: Schedule,
     listing: Schedule,
+    reporting: Schedule,
+    leader: Leader,
+    /// Whether a leader may know of this worker.
+    is_reported: bool,
 }
 
 /// What this worker is about.
@@ -114,6 +120,9 @@ impl Coordinator {
             list_changed: None,
             scan: Schedule::at_once(),
             listing: Schedule::at_once(),
+            reporting: Schedule::after_another(),
+            leader: Leader::Unknown,
+            is_reported: false,
         }
     }
 
@@ -126,10 +135,10 @@ impl Coordinator {
     pub fn next_wakeup(&self) -> Option<Duration> {
         let failover = self.settings.failover;
         let grips = self.grips.values().filter_map(|grip| grip.next_wakeup(failover));
-        grips.chain(self.scan.due).chain(self.listing.due).min()
+        grips.chain(self.scan.due).chain(self.listing.due).chain(self.reporting.due).min()
     }
 
-    /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists.
+    /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists, reports.
     pub fn tick(&mut self, now: Duration) {
         let failover = self.settings.failover;
         let is_due = |grip: &Grip| grip.next_wakeup(failover).is_some_and(|due| due <= now);
@@ -145,6 +154,9 @@ impl Coordinator {
         if self.listing.due.is_some_and(|due| due <= now) {
             self.listing.due = None;
             self.effects.push_back(Effect::ListShards);
+        }
+        if self.reporting.due.is_some_and(|due| due <= now) {
+            self.report(now);
         }
     }
 

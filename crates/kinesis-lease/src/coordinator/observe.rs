@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
+use super::schedule::Schedule;
 use super::{Coordinator, Effect, Loss, Mode};
 use crate::lease::Lease;
 use crate::store::StoreError;
@@ -39,6 +40,7 @@ impl Coordinator {
         }
         if !std::mem::replace(&mut self.has_scanned, true) {
             self.plan_rows();
+            self.reporting = Schedule::at_once();
         }
         self.look_at_expiries(now);
         self.take_available(now);
