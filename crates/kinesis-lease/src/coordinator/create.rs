@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
-use super::{Coordinator, Effect, Mode};
+use super::{Coordinator, Effect};
 use crate::lease::NewLease;
 use crate::store::{Created, StoreError};
 
@@ -99,7 +99,7 @@ impl Coordinator {
 
     /// Creates the rows that are missing, once both the table and the stream are known.
     pub(super) fn plan_rows(&mut self) {
-        if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned && self.mode == Mode::Sharing) {
+        if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned) {
             let mut missing = self.watch.missing(list, &self.settings.initial);
             missing.retain(|new| !self.creation.under_way.contains(&new.shard));
             self.creation.planned = missing;

@@ -119,12 +119,12 @@ impl Coordinator {
         }
     }
 
-    /// Looks again when a lease expires whose counter has stood still for longer than between two renewals.
+    /// Looks again when a lease expires before the next scan.
     pub(super) fn look_at_expiries(&mut self, now: Duration) {
         let failover = self.settings.failover;
         let others = self.watch.rows.values().filter(|row| !row.is_finished() && row.reader().is_some());
         let others = others.filter(|row| !self.grips.contains_key(&row.shard));
-        let expiries = others.filter_map(|row| self.watch.expiry(now, &row.shard, failover));
+        let expiries = others.filter_map(|row| self.watch.expiry(&row.shard, failover));
         if let Some(expiry) = expiries.filter(|expiry| *expiry > now).min() {
             self.scan.hasten(expiry);
         }

@@ -105,10 +105,10 @@ impl Watch {
         self.seen.get(shard).is_some_and(|seen| now > self.expires_at(shard, seen, failover))
     }
 
-    /// When the lease expires, if its counter has stood still for longer than between two renewals.
-    pub(super) fn expiry(&self, now: Duration, shard: &ShardId, failover: Duration) -> Option<Duration> {
-        let still = self.seen.get(shard).filter(|seen| now >= seen.unmoved_since + failover * 2 / 5)?;
-        Some(self.expires_at(shard, still, failover) + Duration::from_millis(1))
+    /// When the lease expires if its counter stands still until then.
+    pub(super) fn expiry(&self, shard: &ShardId, failover: Duration) -> Option<Duration> {
+        let seen = self.seen.get(shard)?;
+        Some(self.expires_at(shard, seen, failover) + Duration::from_millis(1))
     }
 
     /// A KCL 3.x worker finds out after up to `failover` that a lease was assigned to it, and renews it a third of that

@@ -603,3 +603,98 @@ fn two_workers_that_join_and_one_that_leaves_do_not_wait_for_each_other() {
     assert_eq!(world.told, [Told::Drain("a".into())]);
     assert_eq!(world.row("a").asked_by, Some("next".into()), "an offer leaves the request in place");
 }
+
+#[test]
+fn a_lease_that_is_given_before_its_request_could_be_taken_back_is_given_back() {
+    let mut world = world_of([peers("a", "other"), peers("b", "other")]);
+    world.coordinator.shun(&"b".into());
+    world.fail_next(Call::Write, &[Fault::LostReply]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled]);
+    while asks(&world).is_empty() {
+        live(&mut world, Duration::from_millis(100));
+    }
+    world.coordinator.stop_taking(world.now);
+    give(&mut world, "a");
+    world.pass(secs(3));
+    assert_eq!(world.row("a").owner, None);
+    assert!(world.coordinator.is_empty_handed() && world.told.is_empty());
+}
+
+#[test]
+fn a_request_that_was_seen_in_the_row_is_not_made_again_after_somebody_has_removed_it() {
+    let mut world = world_of([peers("a", "other"), peers("b", "other")]);
+    world.coordinator.shun(&"b".into());
+    world.fail_next(Call::Write, &[Fault::LostReply]);
+    while asks(&world).is_empty() {
+        live(&mut world, Duration::from_millis(100));
+    }
+    world.table.edit("a", |row| row.asked_by = None);
+    live(&mut world, Duration::from_millis(600));
+    assert_eq!(asks(&world).len(), 1);
+    assert!(world.coordinator.is_empty_handed());
+}
+
+#[test]
+fn a_request_is_taken_back_at_the_counter_that_the_row_has_come_to() {
+    let mut world = asking();
+    live(&mut world, secs(6));
+    world.pass(Duration::from_millis(600));
+    world.coordinator.stop_taking(world.now);
+    world.pass(secs(1));
+    assert_eq!(world.changes(), [&LeaseChange::Withdraw { by: "me".into() }]);
+    assert!(world.coordinator.is_empty_handed());
+}
+
+#[test]
+fn the_row_of_a_lease_that_was_asked_for_is_known_as_it_is() {
+    let mut world = asking();
+    assert_eq!(world.coordinator.rows()["a"], *world.row("a"));
+    world.fail_always(Call::LookUp, Fault::Throttled);
+    world.table.renew("a");
+    world.coordinator.scan.hasten(world.now);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.coordinator.rows()["a"], *world.row("a"));
+}
+
+#[test]
+fn the_more_leases_are_asked_for_the_less_often_each_is_looked_at() {
+    for (asked, twentieths) in [(1, 1), (15, 1), (16, 2), (40, 3), (200, 10)] {
+        let mut world = world_of((1_000..1_500).map(|shard| peers(&shard.to_string(), "other")));
+        world.coordinator.settings.max_steals = Some(asked);
+        while asks(&world).is_empty() {
+            live(&mut world, Duration::from_millis(100));
+        }
+        assert_eq!(asks(&world).len(), asked);
+        assert_eq!(world.coordinator.look_pause(), FAILOVER / 20 * twentieths, "{asked}");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_taken_back_is_not_tried_too_often() {
+    let mut world = asking();
+    world.fail_always(Call::Write, Fault::SpuriousWithRow);
+    world.coordinator.stop_taking(world.now);
+    world.pass(secs(2));
+    assert!((3..=6).contains(&world.writes.len()), "{}", world.writes.len());
+}
+
+#[test]
+fn an_offer_of_a_former_acquisition_is_none() {
+    let mut world = World::holding_a();
+    let former = world.acquisition("a");
+    world.release("a");
+    world.pass(secs(6));
+    assert_eq!(world.held(), ["a"]);
+    world.coordinator.offer(world.now, &"a".into(), former);
+    world.drain();
+    assert!(!world.row("a").is_offered);
+}
+
+#[test]
+fn an_offered_lease_is_asked_for_once_while_nobody_knows_whether_it_was() {
+    let mut world = world_of([Lease { is_offered: true, ..peers("a", "leaver") }, peers("c", "third")]);
+    world.fail_next(Call::Write, &[Fault::LostRequest]);
+    world.fail_always(Call::LookUp, Fault::Throttled);
+    live(&mut world, secs(24));
+    assert_eq!(asks(&world), ["a"]);
+}

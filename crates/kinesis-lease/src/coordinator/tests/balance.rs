@@ -495,3 +495,70 @@ fn a_lease_that_was_given_to_us_beyond_what_we_may_hold_is_left() {
     world.pass(secs(30));
     assert_eq!(world.held.len(), 1);
 }
+
+#[test]
+fn the_most_loaded_worker_is_the_one_with_the_most_work() {
+    let over = (0..6).map(|number| finished(peers(&format!("over-{number}"), "b")));
+    let mut world = world_of([many("a", 4), many("b", 3)].concat().into_iter().chain(over));
+    live_through_two_scans(&mut world);
+    let asked = asks(&world);
+    assert!(asked.len() == 1 && asked[0].starts_with("a-"), "{asked:?}");
+}
+
+#[test]
+fn a_worker_whose_leases_cannot_be_moved_does_not_keep_others_from_giving_theirs() {
+    let mut world = world_of([many("a", 8), many("b", 5)].concat());
+    world.coordinator.settings.max_steals = Some(3);
+    for number in 1..8 {
+        world.coordinator.shun(&format!("a-{number:02}").as_str().into());
+    }
+    live_through_two_scans(&mut world);
+    assert_eq!(asks(&world).len(), 3);
+}
+
+#[test]
+fn nothing_more_is_stolen_while_what_was_stolen_is_being_taken() {
+    let mut world = world_of((10..30).map(|shard| owned(&shard.to_string(), "kcl", 3)));
+    world.coordinator.settings.max_steals = Some(3);
+    world.fail_always(Call::Write, Fault::Withheld);
+    live(&mut world, secs(18));
+    assert_eq!(takes(&world).len(), 3);
+}
+
+#[test]
+fn a_free_lease_whose_shard_is_shunned_does_not_keep_others_from_moving() {
+    let mut world = world_of(many("other", 4).into_iter().chain([row("free", &[], at(1))]));
+    world.coordinator.shun(&"free".into());
+    live_through_two_scans(&mut world);
+    assert_eq!(asks(&world).len(), 1);
+}
+
+#[test]
+fn a_finished_lease_is_not_asked_for() {
+    let over = ["x", "y"].map(|shard| finished(peers(shard, "other")));
+    let mut world = world_of(many("other", 3).into_iter().chain(over));
+    for number in 0..3 {
+        world.coordinator.shun(&format!("other-{number:02}").as_str().into());
+    }
+    live(&mut world, secs(30));
+    assert!(asks(&world).is_empty());
+}
+
+#[test]
+fn a_kcl_worker_loses_no_more_at_once_than_it_would_leave_to_us() {
+    let ours = (0..6).map(|number| finished(owned(&format!("ours-{number}"), "me", 3)));
+    let mut world = world_of((10..20).map(|shard| owned(&shard.to_string(), "kcl", 3)).chain(ours));
+    world.coordinator.settings.max_steals = Some(10);
+    live_through_two_scans(&mut world);
+    assert_eq!(takes(&world).len(), 2, "by its own count both have eight then");
+}
+
+#[test]
+fn a_list_of_shards_that_has_not_changed_keeps_nothing_from_moving() {
+    let mut world = world_of(many("other", 4));
+    for _ in 0..12 {
+        world.coordinator.listing.hasten(world.now);
+        live(&mut world, secs(1));
+    }
+    assert!(!asks(&world).is_empty());
+}

@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use super::*;
+use crate::store::Written;
 use crate::testing::{at, child, open};
 
 const LOST: [Fault; 3] = [Fault::LostRequest, Fault::LostReply, Fault::Late];
@@ -236,4 +237,133 @@ fn a_row_deleted_while_a_write_is_undecided_loses_the_lease() {
     world.pass(secs(1));
     assert_eq!(world.told[0], Told::Lost("a".into(), Loss::RowDeleted));
     assert_eq!(world.answers[&request], Err(RequestError::NotHeld));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_read_again_after_longer_and_longer_pauses() {
+    let mut world = World::holding_a();
+    world.fail_always(Call::Write, Fault::LostReply);
+    world.fail_always(Call::LookUp, Fault::Throttled);
+    world.checkpoint("a", at(5));
+    for (millis, count) in
+        [(0, 1), (499, 1), (500, 2), (1_499, 2), (1_500, 3), (3_500, 4), (5_999, 4), (6_000, 5)]
+    {
+        world.pass(Duration::from_millis(millis) - world.now);
+        assert_eq!(world.count(Call::LookUp), count, "{millis}");
+    }
+}
+
+#[test]
+fn after_a_row_was_read_the_pauses_are_short_again() {
+    let mut world = World::holding_a();
+    for sequence in 1..4 {
+        world.fail_next(Call::Write, &[Fault::LostReply]);
+        world.fail_next(Call::LookUp, &[Fault::Throttled, Fault::Throttled]);
+        let request = world.checkpoint("a", at(sequence));
+        world.pass(Duration::from_millis(1_500));
+        assert_eq!(world.answers[&request], Ok(()));
+    }
+}
+
+#[test]
+fn a_request_does_not_hasten_the_next_look_at_a_row_that_cannot_be_read() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::LostReply]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled]);
+    let requests = [world.checkpoint("a", at(1)), world.checkpoint("a", at(2))];
+    assert_eq!(world.count(Call::LookUp), 1);
+    world.pass(secs(1));
+    assert!(requests.iter().all(|request| world.answers[request] == Ok(())));
+}
+
+#[test]
+fn a_refusal_is_answered_once_no_earlier_write_can_be_applied_any_more() {
+    let refused = |world: &World, request| matches!(world.answers[request], Err(RequestError::Store(_)));
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::LostReply]);
+    world.checkpoint("a", at(1));
+    world.fail_next(Call::Write, &[Fault::Throttled]);
+    let request = world.checkpoint("a", at(2));
+    assert!(refused(&world, &request), "the earlier one was applied");
+
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::LostRequest, Fault::Throttled]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled]);
+    let request = world.checkpoint("a", at(1));
+    world.table.edit("a", |row| row.counter += 1);
+    world.pass(secs(2));
+    assert!(refused(&world, &request), "the counter has moved");
+}
+
+#[test]
+fn a_renewal_that_was_not_applied_gives_way_to_a_checkpoint() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::LostRequest]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled]);
+    world.pass(Duration::from_millis(3_400));
+    world.checkpoint("a", at(1));
+    world.pass(secs(2));
+    assert_eq!(world.changes(), [&LeaseChange::Renew, &LeaseChange::Checkpoint(at(1))]);
+}
+
+#[test]
+fn answers_for_a_former_acquisition_say_nothing_of_this_one() {
+    let mut world = World::holding_a();
+    let former = world.acquisition("a");
+    world.fail_next(Call::Write, &[Fault::Withheld]);
+    world.pass(secs(9));
+    world.fail_next(Call::Write, &[Fault::LostRequest]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled, Fault::Throttled]);
+    world.forget();
+    while world.writes.is_empty() {
+        world.pass(Duration::from_millis(100));
+    }
+    world.answer_withheld();
+    assert_eq!(world.gained(), Vec::<&str>::new(), "what was applied is an old renewal");
+    world.pass(secs(8));
+    assert_eq!(world.gained(), ["a"]);
+    world.coordinator.looked_up(world.now, former, &"a".into(), Ok(None));
+    world.drain();
+    assert_eq!(world.held(), ["a"]);
+}
+
+#[test]
+fn what_was_written_is_known_though_the_table_does_not_show_the_row() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::Withheld]);
+    world.checkpoint("a", at(5));
+    let write = world.writes[0].1.clone();
+    let acquisition = world.acquisition("a");
+    world.coordinator.written(world.now, acquisition, write, Ok(Written::Applied(None)));
+    world.drain();
+    assert_eq!(world.coordinator.rows()["a"], *world.row("a"));
+}
+
+#[test]
+fn what_waited_for_a_look_at_the_row_goes_on_at_once() {
+    let mut world = World::holding_a();
+    world.coordinator.scanned(world.now, Ok(vec![]));
+    let acquisition = world.acquisition("a");
+    let request = world.coordinator.checkpoint(world.now, &"a".into(), acquisition, at(5));
+    assert!(world.coordinator.effects.iter().all(|effect| !matches!(effect, Effect::Write(..))));
+    world.drain();
+    assert_eq!(world.answers[&request], Ok(()));
+}
+
+#[test]
+fn a_scan_does_not_meddle_with_a_write_that_is_under_way() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::Withheld]);
+    world.coordinator.stop_sharing(world.now, Mode::Leaving);
+    let request = world.release("a");
+    world.coordinator.scan.due = Some(world.now);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.row("a").owner, None, "which a scan shows");
+    world.stale_scans.push_back(Vec::new());
+    world.coordinator.scan.due = Some(world.now);
+    world.pass(Duration::ZERO);
+    assert_eq!((world.count(Call::Scan), world.count(Call::LookUp)), (2, 0));
+    assert!(world.told.is_empty() && world.answers.is_empty());
+    world.answer_withheld();
+    assert_eq!(world.answers[&request], Ok(()));
 }

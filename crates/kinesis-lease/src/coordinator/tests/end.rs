@@ -192,3 +192,54 @@ fn an_end_refused_by_the_table_after_a_failed_creation_can_be_tried_again() {
     assert_eq!(world.answers[&request], Ok(()));
     world.assert_all_answered();
 }
+
+#[test]
+fn the_shards_are_listed_at_once_after_the_end_of_one() {
+    let mut world = World::holding_a();
+    world.stream = vec![closed("a", &[]), open("b", &["a"])];
+    world.end("a", vec![]);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.held(), ["b"], "which the end did not name");
+}
+
+#[test]
+fn a_merged_shards_row_is_tried_again_each_tenth_of_the_failover_time() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
+    world.stream = vec![open("a", &[])];
+    world.start();
+    let end = world.end("a", vec![child("c", &["a", "b"])]);
+    world.pass(Duration::from_millis(1_500));
+    assert!(!world.answers.contains_key(&end));
+    world.table.rows.insert("b".into(), crate::testing::owned("b", "other", 3));
+    world.coordinator.scan.hasten(world.now);
+    world.pass(secs(1));
+    assert_eq!(world.answers[&end], Ok(()));
+}
+
+#[test]
+fn an_end_that_waits_for_rows_does_not_wake_up_in_vain() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::Throttled]);
+    world.checkpoint("a", at(1));
+    world.fail_always(Call::Create, Fault::Throttled);
+    world.end("a", children());
+    world.pass(secs(5));
+    world.heal();
+    world.now += FAILOVER / 10;
+    world.coordinator.tick(world.now);
+    assert!(matches!(world.coordinator.effects[0], Effect::Create(_)));
+    assert!(world.coordinator.next_wakeup() > Some(world.now), "before the answer there is nothing to do");
+}
+
+#[test]
+fn an_end_of_a_former_acquisition_does_not_touch_what_this_one_waits_for() {
+    let mut world = World::holding_a();
+    let former = world.acquisition("a");
+    world.release("a");
+    world.pass(secs(6));
+    world.fail_always(Call::Create, Fault::Throttled);
+    let end = world.end("a", children());
+    world.coordinator.end(world.now, &"a".into(), former, vec![]);
+    world.pass(secs(5));
+    assert!(!world.answers.contains_key(&end) && !world.row("a").is_finished());
+}

@@ -4,13 +4,18 @@ mod balance;
 mod doubt;
 mod end;
 mod harness;
+mod judge;
 mod leader;
+mod list;
 mod offer;
 mod promise;
 mod renew;
 mod request;
+mod row;
+mod schedule;
 mod simulation;
 mod start;
 mod take;
+mod watch;
 
 use super::*;

@@ -50,6 +50,14 @@ fn the_last_word_on_an_offer_counts_whatever_is_still_being_written() {
     offer(&mut world, "a");
     world.answer_withheld();
     assert!(world.row("a").is_offered);
+
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::Withheld]);
+    offer(&mut world, "a");
+    keep(&mut world, "a");
+    offer(&mut world, "a");
+    world.answer_withheld();
+    assert!(world.row("a").is_offered);
 }
 
 #[test]
@@ -138,4 +146,30 @@ fn an_offered_lease_is_left_to_whoever_has_fewer_and_asked_for_if_that_one_does_
     assert_eq!(world.row("b").asked_by, None);
     pass_renewed(&mut world, 16);
     assert_eq!(world.row("b").asked_by, Some("me".into()));
+}
+
+#[test]
+fn an_offer_that_was_taken_back_meanwhile_counts_from_when_it_was_made_again() {
+    let mut world = beside(&[("b", "other"), ("c", "other"), ("e", "third")]);
+    pass_renewed(&mut world, 20);
+    for is_offered in [true, false, true] {
+        world.table.edit("b", |row| row.is_offered = is_offered);
+        pass_renewed(&mut world, 7);
+    }
+    assert_eq!(world.row("b").asked_by, None);
+    pass_renewed(&mut world, 10);
+    assert_eq!(world.row("b").asked_by, Some("me".into()));
+}
+
+#[test]
+fn of_workers_with_as_many_leases_one_asks_for_an_offered_one() {
+    let is_asked_for = |shard: &str| {
+        let mut world = beside(&[(shard, "other"), ("c", "other"), ("e", "third"), ("f", "third")]);
+        pass_renewed(&mut world, 20);
+        world.table.edit(shard, |row| row.is_offered = true);
+        pass_renewed(&mut world, 6);
+        world.row(shard).asked_by.is_some()
+    };
+    let asked = (10..30).filter(|shard| is_asked_for(&shard.to_string())).count();
+    assert!(0 < asked && asked < 20, "{asked}");
 }

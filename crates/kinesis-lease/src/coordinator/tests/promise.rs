@@ -128,3 +128,81 @@ fn a_hand_over_whose_worker_died_is_taken_after_the_failover_time() {
     assert_eq!(world.held(), ["a"]);
     assert_eq!(world.row("a").checkpoint_owner, None);
 }
+
+/// `me` drains `a` for `next`.
+fn draining() -> World {
+    let mut world = World::holding_a();
+    world.table.promise("a", "next");
+    world.pass(secs(6));
+    assert_eq!(world.told, [Told::Drain("a".into())]);
+    world.forget();
+    world
+}
+
+#[test]
+fn a_promised_lease_is_kept_through_lost_replies_and_changes_of_mind() {
+    let changes: [fn(&mut Lease); 3] = [
+        |_| {},
+        |row| row.owner = Some("third".into()),
+        |row| (row.owner, row.checkpoint_owner, row.counter) = (Some("me".into()), None, row.counter + 1),
+    ];
+    for change in changes {
+        let mut world = draining();
+        world.table.edit("a", change);
+        world.coordinator.scan.hasten(world.now);
+        world.pass(Duration::ZERO);
+        world.fail_next(Call::Write, &[Fault::LostReply]);
+        world.pass(secs(12));
+        assert_eq!(world.told, [], "{:?}", world.row("a"));
+        assert_eq!(world.held(), ["a"]);
+    }
+}
+
+#[test]
+fn a_promised_lease_that_is_taken_is_lost_whatever_tells_of_it() {
+    for silent in [Call::Scan, Call::Write] {
+        let mut world = draining();
+        world.fail_always(silent, Fault::Throttled);
+        world.table.edit("a", |row| (row.owner, row.counter) = (Some("thief".into()), row.counter + 1));
+        world.pass(secs(6));
+        assert!(matches!(world.told[0], Told::Lost(_, Loss::Taken { .. })), "without {silent:?}");
+    }
+}
+
+#[test]
+fn a_promise_is_told_of_though_no_write_comes_through_after_it_was_seen() {
+    let mut world = World::holding_a();
+    world.fail_always(Call::Scan, Fault::Throttled);
+    world.table.promise("a", "next");
+    world.fail_next(Call::Write, &[Fault::SpuriousWithRow]);
+    world.fail_always(Call::Write, Fault::Throttled);
+    world.pass(secs(4));
+    assert_eq!(world.told, [Told::Drain("a".into())]);
+}
+
+#[test]
+fn a_promise_of_a_lease_that_nobody_was_told_of_is_told_to_nobody() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
+    world.stream = vec![open("a", &[])];
+    world.table.rows.insert("a".into(), crate::testing::row("a", &[], at(1)));
+    world.fail_next(Call::Write, &[Fault::LostReply]);
+    world.fail_next(Call::LookUp, &[Fault::Throttled]);
+    world.start();
+    world.coordinator.shun(&"a".into());
+    world.table.promise("a", "next");
+    world.pass(secs(1));
+    assert_eq!(world.told, []);
+    assert_eq!(world.row("a").owner, Some("next".into()));
+}
+
+#[test]
+fn a_lease_that_a_kcl_worker_drains_expires_as_before_it_was_promised() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
+    world.stream = vec![open("a", &[])];
+    world.table.rows.insert("a".into(), owned("a", "kcl-1", 5));
+    world.pass(secs(6));
+    world.table.promise("a", "kcl-2");
+    world.table.renew("a");
+    world.pass(secs(17));
+    assert_eq!(world.held(), ["a"]);
+}

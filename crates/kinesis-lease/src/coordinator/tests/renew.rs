@@ -217,3 +217,48 @@ fn a_row_that_was_deleted_and_created_anew_is_not_ours() {
     world.pass(secs(4));
     assert_eq!(world.told[..1], lost(Loss::Taken { by: None }));
 }
+
+#[test]
+fn a_refusal_that_shows_an_applied_renewal_does_not_shorten_the_lease() {
+    let mut world = World::holding_a();
+    world.pass(secs(4));
+    let until = world.valid_until["a"];
+    assert!(until > secs(9));
+    world.table.edit("a", |row| row.counter += 1);
+    world.fail_next(Call::Write, &[Fault::SpuriousWithRow]);
+    world.fail_always(Call::Write, Fault::Throttled);
+    world.pass(secs(3));
+    assert_eq!(world.valid_until["a"], until);
+    assert_eq!(world.held(), ["a"]);
+}
+
+#[test]
+fn a_lease_that_was_lost_is_not_tried_for_while_its_new_owner_is_seen() {
+    for seen_by in [Call::Scan, Call::Write] {
+        let mut world = World::holding_a();
+        let other = if seen_by == Call::Scan { Call::Write } else { Call::Scan };
+        world.fail_always(other, Fault::Throttled);
+        world.table.steal("a", "other");
+        world.pass(secs(6));
+        assert_eq!(world.told, lost(Loss::Taken { by: Some("other".into()) }), "{seen_by:?}");
+        assert!(world.changes().iter().all(|change| **change == LeaseChange::Renew), "{seen_by:?}");
+        assert_eq!(world.coordinator.rows()["a"], *world.row("a"), "{seen_by:?}");
+    }
+}
+
+#[test]
+fn a_row_that_a_renewal_finds_deleted_is_created_anew_at_once() {
+    let mut world = World::holding_a();
+    world.table.rows.clear();
+    world.pass(Duration::from_millis(3_400));
+    assert_eq!(world.told, [Told::Lost("a".into(), Loss::RowDeleted), Told::Gained("a".into())]);
+}
+
+#[test]
+fn a_refused_checkpoint_leads_to_no_wake_up_of_its_own() {
+    let mut world = World::holding_a();
+    world.fail_next(Call::Write, &[Fault::Throttled]);
+    world.checkpoint("a", at(5));
+    let wakeup = world.coordinator.grips["a"].next_wakeup(FAILOVER);
+    assert_eq!(wakeup, Some(world.now + FAILOVER / 3), "the next renewal");
+}
