@@ -2,6 +2,7 @@
 
 use futures::future::BoxFuture;
 use kinesis_record::ShardId;
+use serde::{Deserialize, Serialize};
 
 use crate::lease::{Lease, LeaseWrite, NewLease};
 
@@ -38,7 +39,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
 }
 
 /// How [`LeaseStore::create`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Created {
     /// The row is new.
     New,
@@ -47,7 +48,7 @@ pub enum Created {
 }
 
 /// How [`LeaseStore::write`] ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Written {
     /// The row is changed. Holds the row as it is now, where the store told it.
     Applied(Option<Box<Lease>>),
@@ -56,7 +57,7 @@ pub enum Written {
 }
 
 /// How [`LeaseStore::delete`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deleted {
     /// The row is gone.
     Gone,
@@ -65,7 +66,7 @@ pub enum Deleted {
 }
 
 /// Why a call to the lease table failed. The text names the table, what was tried and what can be done.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// The table's capacity is exceeded. Nothing was changed; later it will work.
     #[error("{0}")]

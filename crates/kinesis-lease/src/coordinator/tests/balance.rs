@@ -200,7 +200,7 @@ fn closed_shards_are_moved_last() {
 fn a_lease_that_has_just_moved_stays_for_the_failover_time() {
     let mut world = world_of([peers("a", "x"), peers("b", "y")]);
     live(&mut world, secs(12));
-    world.table.rows = world_of([peers("a", "z"), peers("b", "z")]).table.rows;
+    world.table.rows = world_of([peers("a", "z"), peers("b", "z")]).table.rows.clone();
     world.table.edit("a", |row| row.counter = 100);
     world.table.edit("b", |row| row.counter = 100);
     live(&mut world, secs(9));

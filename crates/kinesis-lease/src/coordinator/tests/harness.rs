@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, LeaseWrite};
 use crate::store::{StoreError, Written};
@@ -56,6 +57,7 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) coordinator: Coordinator,
+    pub(super) journal: Lines,
     pub(super) now: Duration,
     pub(super) table: Table,
     pub(super) stream: Vec<Shard>,
@@ -94,8 +96,10 @@ impl World {
     }
 
     pub(super) fn with(settings: Settings) -> Self {
+        let journal = Lines::default();
         Self {
-            coordinator: Coordinator::new(settings, fastrand::Rng::with_seed(7)),
+            coordinator: journal.coordinator(settings, fastrand::Rng::with_seed(7)),
+            journal,
             now: Duration::ZERO,
             table: Table::default(),
             stream: Vec::new(),
@@ -114,6 +118,10 @@ impl World {
             asked: BTreeSet::new(),
             ends: BTreeMap::new(),
         }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.coordinator.settings.clone()
     }
 
     /// A world in which `me` holds the shard `a`, the only one, since now.
@@ -345,6 +353,15 @@ impl World {
 
     pub(super) fn count(&self, call: Call) -> usize {
         self.calls.get(&call).copied().unwrap_or_default()
+    }
+}
+
+/// Whatever a test has done, it can be done again.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.journal.assert_replayable();
+        }
     }
 }
 

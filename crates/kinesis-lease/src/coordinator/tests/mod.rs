@@ -4,6 +4,7 @@ mod balance;
 mod doubt;
 mod end;
 mod harness;
+mod journal;
 mod offer;
 mod promise;
 mod renew;
