@@ -40,19 +40,19 @@ pub enum JournalError {
     OtherGenerator,
     /// The coordinator did something else.
     #[error("the replay differs: {0}")]
-    Differs(Box<Difference>),
+    Differs(Difference),
 }
 
 /// What a replay did otherwise than its journal says.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Difference {
     /// Another effect was next, or none.
-    #[error("recorded was {recorded:?}, replayed {}", .replayed.as_ref().map_or("nothing".to_owned(), |effect| format!("{effect:?}")))]
+    #[error("recorded was {recorded:?}, replayed {}", or_nothing(.replayed))]
     Effect {
         /// The journal's effect.
-        recorded: Effect,
+        recorded: Box<Effect>,
         /// The effect that came instead.
-        replayed: Option<Effect>,
+        replayed: Option<Box<Effect>>,
     },
     /// There were more or fewer effects to take when the next input came.
     #[error("recorded were {recorded} effects that nobody had taken yet, replayed {replayed:?}")]
@@ -62,6 +62,10 @@ pub enum Difference {
         /// Those that there are.
         replayed: Vec<Effect>,
     },
+}
+
+fn or_nothing(effect: &Option<Box<Effect>>) -> String {
+    effect.as_ref().map_or("nothing".to_owned(), |effect| format!("{effect:?}"))
 }
 
 #[derive(Deserialize)]
@@ -166,7 +170,7 @@ impl Run {
         let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
         if coordinator.waiting() != waiting {
             let replayed = std::iter::from_fn(|| coordinator.next_effect()).collect();
-            return Err(JournalError::Differs(Box::new(Difference::Waiting { recorded: waiting, replayed })));
+            return Err(JournalError::Differs(Difference::Waiting { recorded: waiting, replayed }));
         }
         input.tell(coordinator, at);
         self.inputs += 1;
@@ -177,7 +181,8 @@ impl Run {
         let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
         let replayed = coordinator.next_effect();
         if replayed.as_ref() != Some(&recorded) {
-            return Err(JournalError::Differs(Box::new(Difference::Effect { recorded, replayed })));
+            let (recorded, replayed) = (Box::new(recorded), replayed.map(Box::new));
+            return Err(JournalError::Differs(Difference::Effect { recorded, replayed }));
         }
         self.effects += 1;
         Ok(())

@@ -70,7 +70,7 @@ fn position(lines: &[String], part: &str) -> usize {
 
 fn difference(lines: &[String]) -> (usize, Difference) {
     match first_error(lines) {
-        Some((number, JournalError::Differs(difference))) => (number, *difference),
+        Some((number, JournalError::Differs(difference))) => (number, difference),
         other => panic!("{other:?}"),
     }
 }
