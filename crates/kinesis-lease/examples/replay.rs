@@ -138,7 +138,9 @@ impl<W: Write> Report<W> {
     /// Says how it ended, and returns the exit code.
     fn conclude(&mut self) -> io::Result<u8> {
         let mut code = 0;
-        for (name, number) in &self.numbers {
+        let mut names: Vec<_> = self.numbers.iter().collect();
+        names.sort_by_key(|(_, number)| **number);
+        for (name, number) in names {
             let Some(run) = self.replay.runs().get(name) else { continue };
             let (inputs, effects) = run.followed();
             write!(self.out, "#{number} {name}: {inputs} inputs, {effects} effects, ")?;
