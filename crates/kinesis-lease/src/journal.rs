@@ -55,7 +55,7 @@ pub enum Event {
         /// When, on the driver's clock. An input without a time of its own has that of the one before.
         at: Duration,
         /// How many effects had not been taken yet.
-        waiting: usize,
+        untaken: usize,
         /// What it was told.
         input: Input,
     },
@@ -107,9 +107,9 @@ impl Journal {
         self.write(Event::Begin { seed, settings });
     }
 
-    pub(crate) fn input(&mut self, now: Option<Duration>, waiting: usize, input: Input) {
+    pub(crate) fn input(&mut self, now: Option<Duration>, untaken: usize, input: Input) {
         self.at = now.unwrap_or(self.at);
-        self.write(Event::In { at: self.at, waiting, input });
+        self.write(Event::In { at: self.at, untaken, input });
     }
 
     pub(crate) fn effect(&mut self, effect: &Effect) {

@@ -141,7 +141,7 @@ impl Coordinator {
     }
 
     /// How many effects have not been taken yet.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn untaken(&self) -> usize {
         self.effects.len()
     }
 

@@ -56,7 +56,7 @@ pub enum Difference {
     },
     /// There were more or fewer effects to take when the next input came.
     #[error("recorded were {recorded} effects that nobody had taken yet, replayed {replayed:?}")]
-    Waiting {
+    Untaken {
         /// How many there were.
         recorded: usize,
         /// Those that there are.
@@ -130,7 +130,7 @@ impl Replay {
         let run = self.runs.entry(name.clone()).or_insert(Run { coordinator: None, inputs: 0, effects: 0 });
         let outcome = match event {
             Event::Begin { seed, settings } => run.begin(&name, seed, settings),
-            Event::In { at, waiting, input } if is_known => run.tell(at, waiting, input),
+            Event::In { at, untaken, input } if is_known => run.tell(at, untaken, input),
             Event::Out(effect) if is_known => run.take(effect),
             Event::In { .. } | Event::Out(_) => Err(JournalError::NoBeginning),
         };
@@ -166,11 +166,11 @@ impl Run {
         Ok(())
     }
 
-    fn tell(&mut self, at: Duration, waiting: usize, input: Input) -> Result<(), JournalError> {
+    fn tell(&mut self, at: Duration, untaken: usize, input: Input) -> Result<(), JournalError> {
         let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
-        if coordinator.waiting() != waiting {
+        if coordinator.untaken() != untaken {
             let replayed = std::iter::from_fn(|| coordinator.next_effect()).collect();
-            return Err(JournalError::Differs(Difference::Waiting { recorded: waiting, replayed }));
+            return Err(JournalError::Differs(Difference::Untaken { recorded: untaken, replayed }));
         }
         input.tell(coordinator, at);
         self.inputs += 1;

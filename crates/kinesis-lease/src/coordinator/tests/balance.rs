@@ -481,7 +481,7 @@ fn a_lease_that_was_given_to_us_is_taken_at_once_and_beyond_our_share() {
         world
             .table
             .edit("a", |row| *row = Lease { token: token.clone(), counter: 50, ..owned("a", "me", 50) });
-        world.coordinator.scan.hasten(world.now);
+        world.hasten_scan();
         live(&mut world, secs(1));
         assert_eq!(world.held(), ["a", "m1", "m2", "m3"]);
         assert_eq!(world.row("a").owner_switches, 0);

@@ -181,7 +181,7 @@ fn an_end_refused_by_the_table_after_a_failed_creation_can_be_tried_again() {
     let mut world = World::holding_a();
     world.fail_next(Call::Create, &[Fault::LostReply]);
     let request = world.end("a", vec![child("b", &["a"])]);
-    world.coordinator.scan.hasten(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     world.fail_next(Call::Write, &[Fault::Throttled]);
     world.checkpoint("a", at(3));

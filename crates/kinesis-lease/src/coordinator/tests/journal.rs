@@ -88,7 +88,7 @@ fn a_run_is_written_in_the_order_in_which_it_happened() {
 #[test]
 fn runs_whose_entries_are_in_one_log_are_told_apart() {
     let lines = Lines::default();
-    let settings = World::new(Checkpoint::TrimHorizon).settings();
+    let settings = World::new(Checkpoint::TrimHorizon).settings.clone();
     let mut one = lines.coordinator(settings.clone(), fastrand::Rng::with_seed(1));
     let mut other = lines.coordinator(settings, fastrand::Rng::with_seed(2));
     for now in (0..30).map(secs) {
@@ -156,7 +156,7 @@ fn an_effect_that_was_recorded_later_than_it_comes_is_a_difference() {
     let mut later = lines.clone();
     let scan = later.remove(scan);
     later.insert(position(&lines, r#""scanned""#), scan);
-    assert!(matches!(difference(&later).1, Difference::Waiting { .. } | Difference::Effect { .. }));
+    assert!(matches!(difference(&later).1, Difference::Untaken { .. } | Difference::Effect { .. }));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn every_effect_survives_a_journal() {
         Effect::Answer(RequestId(1), Err(RequestError::Store(store_errors()[4].clone()))),
     ];
     assert_round_trip(&effects);
-    let settings = World::new(Checkpoint::Latest).settings();
+    let settings = World::new(Checkpoint::Latest).settings.clone();
     let limited = Settings { max_steals: Some(3), max_leases: 4, ..settings.clone() };
     let begins = [settings, limited].map(|settings| Event::Begin { seed: u64::MAX, settings });
     assert_round_trip(&begins.map(|event| Entry { version: 1, run: "me/1".into(), event }));
@@ -358,7 +358,7 @@ fn every_effect_survives_a_journal() {
 #[test]
 fn what_cannot_be_written_ends_a_journal_that_can_be_replayed_until_then() {
     let lines = Lines::default();
-    let settings = World::new(Checkpoint::TrimHorizon).settings();
+    let settings = World::new(Checkpoint::TrimHorizon).settings.clone();
     let mut coordinator = lines.coordinator(settings, fastrand::Rng::with_seed(1));
     coordinator.tick(Duration::ZERO);
     let before_1970 = std::time::UNIX_EPOCH - secs(1);
