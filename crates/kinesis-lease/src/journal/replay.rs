@@ -55,7 +55,7 @@ pub enum Difference {
         replayed: Option<Box<Effect>>,
     },
     /// There were more or fewer effects to take when the next input came.
-    #[error("recorded were {recorded} effects that nobody had taken yet, replayed {replayed:?}")]
+    #[error("when this input came, recorded were {recorded} effects still to be taken, replayed {}: {replayed:?}", .replayed.len())]
     Untaken {
         /// How many there were.
         recorded: usize,
