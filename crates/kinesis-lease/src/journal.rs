@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::Coordinator;
 use crate::coordinator::{Acquisition, Effect, Settings};
 use crate::lease::{Lease, LeaseWrite, NewLease};
-use crate::store::{Created, Deleted, StoreError, Written};
+use crate::store::{Created, Deleted, Reported, StoreError, Written};
 use crate::stream::{ChildShard, StreamError};
 pub use replay::{Difference, JournalError, Replay, Run};
 
@@ -76,6 +76,7 @@ pub enum Input {
     Deleted(ShardId, Result<Deleted, StoreError>),
     BegunAnew(ShardId, Result<Written, StoreError>),
     LookedUp(Acquisition, ShardId, Result<Option<Lease>, StoreError>),
+    Reported(Result<Reported, StoreError>),
     /// One at `SHARD_END` is an `End`.
     Checkpoint(ShardId, Acquisition, Checkpoint),
     End(ShardId, Acquisition, Vec<ChildShard>),

@@ -1,10 +1,11 @@
 //! Where lease rows are kept.
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_record::ShardId;
 use serde::{Deserialize, Serialize};
 
-use crate::lease::{Lease, LeaseWrite, NewLease};
+use crate::lease::{Lease, LeaseWrite, NewLease, WorkerId};
 
 /// A table of lease rows. The production one is DynamoDB.
 ///
@@ -36,7 +37,40 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
         shard: &'a ShardId,
         expected_counter: i64,
     ) -> BoxFuture<'a, Result<Deleted, StoreError>>;
+
+    /// Stores a report where the leader of a KCL 3.x fleet on the same table looks for it. A store that no KCL uses has
+    /// nothing to do.
+    fn report<'a>(&'a self, _report: &'a WorkerReport) -> BoxFuture<'a, Result<Reported, StoreError>> {
+        async { Ok(Reported::Unwanted) }.boxed()
+    }
+
+    /// Takes back what was reported of a worker that wants no more leases.
+    fn retire<'a>(&'a self, _worker: &'a WorkerId) -> BoxFuture<'a, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
 }
+
+/// What the leader of a KCL 3.x fleet is told of a worker: that it lives and takes leases, and what its shards carry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerReport {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The throughput of its shards in kilobytes per second, of those where it has changed.
+    pub throughput: Vec<(ShardId, f64)>,
+}
+
+/// How [`LeaseStore::report`] ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reported {
+    /// There is no KCL 3.x that keeps reports.
+    Unwanted,
+    /// The report is stored. Holds what a leader shows, if there is one.
+    Stored(Option<LeaderPulse>),
+}
+
+/// What the leader of a KCL 3.x fleet changes each half minute while it lives: the version of its lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderPulse(pub String);
 
 /// How [`LeaseStore::create`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -99,6 +99,8 @@ pub struct ShardStatus {
     pub in_flight: u64,
     /// Memory held by events fetched and not answered, in bytes, estimated.
     pub buffered_bytes: u64,
+    /// Bytes of payload fetched, those of aggregated records as they came.
+    pub fetched_bytes: u64,
     /// Deliveries of events, repeated ones included.
     pub delivered: u64,
     /// Events answered as processed.
@@ -145,6 +147,7 @@ pub(crate) struct Gauges {
     behind_ms: Gauge,
     pub(crate) in_flight: Gauge,
     pub(crate) buffered_bytes: Gauge,
+    pub(crate) fetched_bytes: Gauge,
     pub(crate) delivered: Gauge,
     pub(crate) processed: Gauge,
     pub(crate) skipped: Gauge,
@@ -166,6 +169,7 @@ impl Gauges {
             behind_ms,
             in_flight: Gauge::default(),
             buffered_bytes: Gauge::default(),
+            fetched_bytes: Gauge::default(),
             delivered: Gauge::default(),
             processed: Gauge::default(),
             skipped: Gauge::default(),
@@ -204,6 +208,7 @@ impl Gauges {
             behind: (behind_ms != u64::MAX).then(|| Duration::from_millis(behind_ms)),
             in_flight: self.in_flight.get(),
             buffered_bytes: self.buffered_bytes.get(),
+            fetched_bytes: self.fetched_bytes.get(),
             delivered: self.delivered.get(),
             processed: self.processed.get(),
             skipped: self.skipped.get(),

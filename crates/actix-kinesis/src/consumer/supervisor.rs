@@ -1,6 +1,7 @@
 //! The actor that holds the leases of one consumer and supervises a worker per shard.
 
 mod journal;
+mod leader;
 mod operate;
 mod report;
 mod shard;
@@ -38,6 +39,7 @@ use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
 use super::worker::LeaseHolds;
 use super::world::World;
 use crate::config::{ConsumerConf, InitialPosition};
+use leader::Reports;
 pub(crate) use operate::{Operate, Operation};
 use shard::{Course, Slot};
 use stop::Stopping;
@@ -99,6 +101,7 @@ pub(crate) struct Supervisor {
     scan_failures: u32,
     write_failures: u32,
     list_failures: u32,
+    reports: Reports,
     stopping: Option<Stopping>,
 }
 
@@ -132,6 +135,7 @@ impl Supervisor {
             scan_failures: 0,
             write_failures: 0,
             list_failures: 0,
+            reports: Reports::default(),
             stopping: None,
         }
     }
@@ -285,6 +289,8 @@ impl Supervisor {
                     supervisor.tell(|coordinator, now| coordinator.begun_anew(now, &shard, begun));
                 });
             }
+            Effect::Report => self.report_to_leader(&leases, ctx),
+            Effect::Retire => self.retire(&leases),
             Effect::Contradicted(shard) => self.tell_of_another_stream(shard),
             Effect::LookUp(acquisition, shard) => {
                 let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };

@@ -1,6 +1,7 @@
 //! The lease table in DynamoDB: the one of the Java KCL, row for row.
 
 mod error;
+mod report;
 mod row;
 mod table;
 mod write;
@@ -14,8 +15,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kinesis_lease::store::{Created, Deleted, Written};
-use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError};
+use kinesis_lease::store::{Created, Deleted, Reported, WorkerReport, Written};
+use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError, WorkerId};
 use kinesis_record::{Checkpoint, ShardId};
 
 use crate::clients::Clients;
@@ -59,6 +60,11 @@ impl DynamoLeaseStore {
     /// How many rows the last complete scan left out because they are no leases or cannot be read.
     pub fn rows_left_out(&self) -> usize {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether the last scan has left out the row with this key.
+    fn has_left_out(&self, key: &str) -> bool {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     fn call<'a>(&'a self, client: &Client, operation: &'static str, shard: Option<&'a ShardId>) -> Call<'a> {
@@ -221,6 +227,14 @@ impl LeaseStore for DynamoLeaseStore {
         expected_counter: i64,
     ) -> BoxFuture<'a, Result<Deleted, StoreError>> {
         self.delete_one(shard, expected_counter).boxed()
+    }
+
+    fn report<'a>(&'a self, report: &'a WorkerReport) -> BoxFuture<'a, Result<Reported, StoreError>> {
+        self.report_worker(report).boxed()
+    }
+
+    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.retire_worker(worker).boxed()
     }
 }
 

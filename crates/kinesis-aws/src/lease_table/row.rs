@@ -21,6 +21,8 @@ pub(super) const CHILDREN: &str = "childShardIds";
 pub(super) const STARTING_HASH_KEY: &str = "startingHashKey";
 pub(super) const ENDING_HASH_KEY: &str = "endingHashKey";
 pub(super) const CHECKPOINT_OWNER: &str = "checkpointOwner";
+/// Kilobytes per second, known to a KCL 3.x.
+pub(super) const THROUGHPUT: &str = "throughputKBps";
 /// Known to no KCL, which leaves it alone.
 pub(super) const TOKEN: &str = "acquisitionToken";
 /// Known to no KCL either, as those that follow.

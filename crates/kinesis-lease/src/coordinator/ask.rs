@@ -134,6 +134,8 @@ impl Coordinator {
     pub(super) fn stop_sharing(&mut self, now: Duration, mode: Mode) {
         self.mode = mode;
         self.listing.due = None;
+        self.reporting.due = None;
+        self.retire();
         self.creation.drop_plan();
         let asking = self.grips.iter().filter(|(_, grip)| grip.stage == Stage::Asking);
         for shard in asking.map(|(shard, _)| shard.clone()).collect::<Vec<_>>() {

@@ -163,7 +163,7 @@ impl Coordinator {
             }
         }
         room -= moves.asked.len();
-        if self.is_restless(now) {
+        if self.is_restless(now) || self.is_led(now) {
             return moves;
         }
         let limit = self.settings.max_steals.unwrap_or(share.div_ceil(5));

@@ -57,6 +57,10 @@ pub enum Effect {
     Delete(ShardId, i64),
     /// Read a row and report to [`Coordinator::looked_up`].
     LookUp(Acquisition, ShardId),
+    /// Report this worker to the leader of a KCL 3.x fleet, and tell [`Coordinator::reported`].
+    Report,
+    /// Take back what was reported of this worker.
+    Retire,
     /// The lease is ours: start a worker for its shard, at its checkpoint. Until when it is ours follows at once.
     Gained(Acquisition, Box<Lease>),
     /// The lease is ours until that time at least.

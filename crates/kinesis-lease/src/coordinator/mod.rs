@@ -19,6 +19,7 @@ mod balance;
 mod create;
 mod effect;
 mod grip;
+mod leader;
 mod observe;
 mod schedule;
 mod take;
@@ -41,6 +42,7 @@ use audit::Contradiction;
 use create::Creation;
 pub use effect::{Acquisition, Effect, Loss, RequestError, RequestId, Settings};
 use grip::{Grip, Wanted};
+use leader::Leader;
 use schedule::Schedule;
 use watch::Watch;
 
@@ -75,6 +77,10 @@ pub struct Coordinator {
     list_changed: Option<Duration>,
     scan: Schedule,
     listing: Schedule,
+    reporting: Schedule,
+    leader: Leader,
+    /// Whether a leader may know of this worker.
+    is_reported: bool,
     journal: Option<Journal>,
 }
 
@@ -116,6 +122,9 @@ impl Coordinator {
             list_changed: None,
             scan: Schedule::at_once(),
             listing: Schedule::at_once(),
+            reporting: Schedule::after_another(),
+            leader: Leader::Unknown,
+            is_reported: false,
             journal: None,
         }
     }
@@ -165,10 +174,10 @@ impl Coordinator {
     pub fn next_wakeup(&self) -> Option<Duration> {
         let failover = self.settings.failover;
         let grips = self.grips.values().filter_map(|grip| grip.next_wakeup(failover));
-        grips.chain(self.scan.due).chain(self.listing.due).min()
+        grips.chain(self.scan.due).chain(self.listing.due).chain(self.reporting.due).min()
     }
 
-    /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists.
+    /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists, reports.
     pub fn tick(&mut self, now: Duration) {
         self.record(now, || Input::Tick);
         let failover = self.settings.failover;
@@ -185,6 +194,9 @@ impl Coordinator {
         if self.listing.due.is_some_and(|due| due <= now) {
             self.listing.due = None;
             self.effects.push_back(Effect::ListShards);
+        }
+        if self.reporting.due.is_some_and(|due| due <= now) {
+            self.report(now);
         }
     }
 

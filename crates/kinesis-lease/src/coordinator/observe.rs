@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
+use super::schedule::Schedule;
 use super::{Coordinator, Effect, Loss, Mode};
 use crate::journal::Input;
 use crate::lease::Lease;
@@ -41,6 +42,7 @@ impl Coordinator {
         }
         if !std::mem::replace(&mut self.has_scanned, true) {
             self.plan_rows();
+            self.reporting = Schedule::at_once();
         }
         self.look_at_expiries(now);
         self.take_available(now);

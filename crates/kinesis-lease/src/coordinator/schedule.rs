@@ -1,4 +1,4 @@
-//! When the table is scanned and the shards are listed.
+//! When the table is scanned, the shards are listed and this worker is reported.
 
 use std::time::Duration;
 
@@ -12,6 +12,11 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn at_once() -> Self {
         Self { due: Some(Duration::ZERO), failures: 0 }
+    }
+
+    /// Not before another call says so.
+    pub(super) fn after_another() -> Self {
+        Self { due: None, failures: 0 }
     }
 
     pub(super) fn succeeded(&mut self, now: Duration, interval: Duration, random: &mut fastrand::Rng) {

@@ -201,6 +201,7 @@ impl Input {
             Self::Deleted(shard, outcome) => to.deleted(&shard, outcome),
             Self::BegunAnew(shard, outcome) => to.begun_anew(now, &shard, outcome),
             Self::LookedUp(acquisition, shard, row) => to.looked_up(now, acquisition, &shard, row),
+            Self::Reported(reported) => to.reported(now, reported),
             Self::Checkpoint(shard, acquisition, checkpoint) => {
                 to.checkpoint(now, &shard, acquisition, checkpoint);
             }

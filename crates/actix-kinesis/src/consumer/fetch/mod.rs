@@ -65,6 +65,7 @@ impl Fetcher {
             self.gauges.set_behind(page.behind);
             let is_caught_up = page.behind.is_zero() && page.next.is_some();
             let (records, bytes) = (page.records.len() as u64, bytes_of(&page));
+            self.gauges.fetched_bytes.add(bytes);
             let unpacked = self.unpacker.unpack(page);
             self.report(&unpacked);
             if let Some(cost) = cost_of(&unpacked.items).max(bytes).checked_div(records) {

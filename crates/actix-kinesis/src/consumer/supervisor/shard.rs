@@ -82,6 +82,10 @@ impl Slot {
         }
     }
 
+    pub(super) fn fetched_bytes(&self) -> u64 {
+        self.gauges.fetched_bytes.get()
+    }
+
     /// How many events are delivered and not answered.
     pub(super) fn in_flight(&self) -> usize {
         usize::try_from(self.gauges.in_flight.get()).unwrap_or(usize::MAX)

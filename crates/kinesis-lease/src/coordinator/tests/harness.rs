@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, LeaseWrite};
-use crate::store::{StoreError, Written};
+use crate::store::{Reported, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{Table, open};
 
@@ -42,6 +42,7 @@ pub(super) enum Call {
     Write,
     LookUp,
     Delete,
+    Report,
 }
 
 /// What the driver of the coordinator was told of its leases.
@@ -52,6 +53,7 @@ pub(super) enum Told {
     Drain(String),
     Unread(Vec<String>),
     Contradicted(String),
+    Retire,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,8 @@ pub(super) struct World {
     pub(super) now: Duration,
     pub(super) table: Table,
     pub(super) stream: Vec<Shard>,
+    /// What a report is answered with.
+    pub(super) reported: Reported,
     /// What the next scans show instead of the table.
     pub(super) stale_scans: VecDeque<Vec<Lease>>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
@@ -109,6 +113,7 @@ impl World {
             now: Duration::ZERO,
             table: Table::default(),
             stream: Vec::new(),
+            reported: Reported::Unwanted,
             stale_scans: VecDeque::new(),
             faults: BTreeMap::new(),
             always: BTreeMap::new(),
@@ -254,6 +259,11 @@ impl World {
                 let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);
                 self.coordinator.looked_up(self.now, acquisition, &shard, outcome);
             }
+            Effect::Report => {
+                let outcome = error_of(self.fault(Call::Report)).map_or(Ok(self.reported.clone()), Err);
+                self.coordinator.reported(self.now, outcome);
+            }
+            Effect::Retire => self.told.push(Told::Retire),
             Effect::Gained(acquisition, lease) => {
                 assert!(self.held.insert(lease.shard.clone(), acquisition).is_none(), "gained twice");
                 self.told.push(Told::Gained(lease.shard.to_string()));

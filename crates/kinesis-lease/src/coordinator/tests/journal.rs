@@ -9,7 +9,7 @@ use super::harness::{Fault, World, secs};
 use super::*;
 use crate::journal::{Difference, Entry, Event, JournalError, Replay};
 use crate::lease::{Lease, LeaseWrite, WorkerId};
-use crate::store::{Created, Deleted, StoreError, Written};
+use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{at, child, open, owned, row};
 
@@ -304,6 +304,10 @@ fn every_input_survives_a_journal() {
         Input::LookedUp(acquisition, shard(), Ok(None)),
         Input::LookedUp(acquisition, shard(), Ok(Some(full_row()))),
         Input::LookedUp(acquisition, shard(), Err(error())),
+        Input::Reported(Ok(Reported::Unwanted)),
+        Input::Reported(Ok(Reported::Stored(None))),
+        Input::Reported(Ok(Reported::Stored(Some(LeaderPulse("7".into()))))),
+        Input::Reported(Err(error())),
         Input::Checkpoint(shard(), acquisition, at(7)),
         Input::End(shard(), acquisition, vec![child("c", &["a"])]),
         Input::Release(shard(), acquisition),
@@ -332,6 +336,8 @@ fn every_effect_survives_a_journal() {
         Effect::Write(acquisition, write()),
         Effect::Delete(shard(), 3),
         Effect::LookUp(acquisition, shard()),
+        Effect::Report,
+        Effect::Retire,
         Effect::Gained(acquisition, Box::new(full_row())),
         Effect::Extended(shard(), acquisition, Duration::new(u64::MAX, 999_999_999)),
         lost(Loss::Taken { by: None }),

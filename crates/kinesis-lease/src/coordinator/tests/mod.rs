@@ -5,6 +5,7 @@ mod doubt;
 mod end;
 mod harness;
 mod journal;
+mod leader;
 mod offer;
 mod promise;
 mod renew;

@@ -2,7 +2,7 @@
 //! asking, and know nothing of this library's attributes.
 
 use super::*;
-use crate::lease::WorkerId;
+use crate::coordinator::leader::REPORT_INTERVAL;
 use crate::testing::at;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Fleet {
                 self.after(at, Event::KclDies(index));
             }
         }
-        if self.trial == Trial::Kcl3 {
+        if self.trial.has_leader() {
             self.after(FAILOVER, Event::KclLeads);
         }
     }
@@ -126,7 +126,7 @@ impl Fleet {
         if self.kcl[index].life != life {
             return;
         }
-        if self.trial == Trial::Kcl3 {
+        if self.trial.has_leader() {
             self.after(FAILOVER - Duration::from_millis(25), Event::KclTakes(index, life));
             let kcl = &mut self.kcl[index];
             let is_assigned =
@@ -172,6 +172,7 @@ impl Fleet {
     pub(super) fn kcl_leads(&mut self) {
         self.after(2 * FAILOVER, Event::KclLeads);
         let Some(leader) = self.kcl.iter().position(Kcl::is_alive) else { return };
+        self.pulse = LeaderPulse(format!("{:?}", self.now));
         let rows: Vec<Lease> = self.table.rows.values().cloned().collect();
         for row in &rows {
             let is_available = self.kcl[leader].watch(self.now, row);
@@ -186,13 +187,13 @@ impl Fleet {
             }
         }
         let to = self.least_loaded();
-        let load = |of: &WorkerId| rows.iter().filter(|row| row.owner.as_ref() == Some(of)).count();
+        let load = |of: &WorkerId| self.load(of);
         let is_moved = |row: &&Lease| {
             let Some(owner) = row.owner.as_ref().filter(|_| row.checkpoint_owner.is_none()) else {
                 return false;
             };
-            let is_kcls = self.kcl.iter().any(|kcl| kcl.name == *owner);
-            !row.is_finished() && load(owner) >= load(&to) + 2 && (is_kcls || !self.is_calm())
+            let is_known = self.assignees().contains(owner);
+            !row.is_finished() && load(owner) >= load(&to) + 2 && (is_known || !self.is_calm())
         };
         let moved: Vec<ShardId> = rows.iter().filter(is_moved).map(|row| row.shard.clone()).collect();
         if let Some(shard) = self.random.choice(moved) {
@@ -200,11 +201,31 @@ impl Fleet {
         }
     }
 
-    /// The KCL worker with the fewest leases.
+    /// The workers that the leader knows: those that report.
+    fn assignees(&self) -> Vec<WorkerId> {
+        let reported = self.reports.iter().filter(|(_, at)| self.now <= **at + 2 * REPORT_INTERVAL);
+        let alive = self.kcl.iter().filter(|kcl| kcl.is_alive()).map(|kcl| &kcl.name);
+        alive.chain(reported.map(|(worker, _)| worker)).cloned().collect()
+    }
+
+    fn load(&self, of: &WorkerId) -> usize {
+        self.table.rows.values().filter(|row| !row.is_finished() && row.owner.as_ref() == Some(of)).count()
+    }
+
     fn least_loaded(&self) -> WorkerId {
-        let load =
-            |kcl: &&Kcl| self.table.rows.values().filter(|row| row.owner.as_ref() == Some(&kcl.name)).count();
-        self.kcl.iter().filter(|kcl| kcl.is_alive()).min_by_key(load).unwrap().name.clone()
+        self.assignees().into_iter().min_by_key(|worker| self.load(worker)).unwrap()
+    }
+
+    /// While there is a leader it has made all shares equal, else our workers have done so among themselves.
+    pub(super) fn assert_led(&self) {
+        if self.kcl.iter().any(Kcl::is_alive) {
+            let loads: Vec<_> = self.assignees().iter().map(|worker| self.load(worker)).collect();
+            assert!(loads.len() >= self.processes.len(), "not all report: {:?}", self.reports);
+            let (least, most) = (loads.iter().min().unwrap(), loads.iter().max().unwrap());
+            assert!(most - least <= 1, "{:?} have {loads:?}", self.assignees());
+        } else {
+            self.assert_even();
+        }
     }
 
     /// Whoever reads the shard learns only later that it was taken.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::journal::Lines;
 use super::*;
-use crate::lease::Lease;
-use crate::store::{Created, Deleted, StoreError, Written};
+use crate::lease::{Lease, WorkerId};
+use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{Table, complete_list, open};
 use kcl::Kcl;
@@ -28,8 +28,10 @@ enum Trial {
     Limits,
     /// The same, beside workers of the KCL 2.x.
     Kcl2,
-    /// The same, beside workers of the KCL 3.x.
+    /// The same, beside workers of the KCL 3.x, to whose leader nothing is reported.
     Kcl3,
+    /// The same, and workers report to the leader, which gives them leases like its own.
+    Led,
     /// Starts, stops and resharding, and nothing goes wrong.
     Planned,
 }
@@ -41,7 +43,11 @@ impl Trial {
     }
 
     fn has_kcl(self) -> bool {
-        matches!(self, Self::Kcl2 | Self::Kcl3)
+        matches!(self, Self::Kcl2 | Self::Kcl3 | Self::Led)
+    }
+
+    fn has_leader(self) -> bool {
+        matches!(self, Self::Kcl3 | Self::Led)
     }
 }
 
@@ -76,6 +82,7 @@ enum Reply {
     Written(Acquisition, crate::lease::LeaseWrite, Result<Written, StoreError>),
     Deleted(ShardId, Result<Deleted, StoreError>),
     LookedUp(Acquisition, ShardId, Result<Option<Lease>, StoreError>),
+    Reported(Result<Reported, StoreError>),
 }
 
 #[derive(Debug)]
@@ -122,6 +129,9 @@ struct Fleet {
     ended: BTreeSet<ShardId>,
     processes: Vec<Process>,
     kcl: Vec<Kcl>,
+    /// When each worker reported last.
+    reports: BTreeMap<WorkerId, Duration>,
+    pulse: LeaderPulse,
     /// How far each shard was processed, and when its last lease was given up.
     processed: BTreeMap<ShardId, u128>,
     given_up: BTreeMap<ShardId, (Duration, Parting)>,
@@ -166,6 +176,8 @@ impl Fleet {
             ended: BTreeSet::new(),
             processes: Vec::new(),
             kcl: Vec::new(),
+            reports: BTreeMap::new(),
+            pulse: LeaderPulse(String::new()),
             processed: BTreeMap::new(),
             given_up: BTreeMap::new(),
             moved_at: Duration::ZERO,
@@ -363,6 +375,7 @@ impl Fleet {
                 coordinator.written(now, acquisition, write, outcome);
             }
             Reply::LookedUp(acquisition, shard, row) => coordinator.looked_up(now, acquisition, &shard, row),
+            Reply::Reported(reported) => coordinator.reported(now, reported),
         }
     }
 
@@ -376,7 +389,9 @@ impl Fleet {
                 | Effect::Create(_)
                 | Effect::Write(..)
                 | Effect::Delete(..)
-                | Effect::LookUp(..) => {
+                | Effect::LookUp(..)
+                | Effect::Report
+                | Effect::Retire => {
                     let latency = self.latency();
                     self.after(latency, Event::Arrives(index, life, effect));
                 }
@@ -439,7 +454,9 @@ impl Fleet {
             let is_answered_soon = requests.all(|(.., since)| self.now < *since + FAILOVER);
             assert!(is_answered_soon, "a request was never answered");
         }
-        if self.trial.has_kcl() {
+        if self.trial == Trial::Led {
+            self.assert_led();
+        } else if self.trial.has_kcl() {
             self.assert_shared_with_kcl();
         } else {
             self.assert_even();
@@ -497,6 +514,11 @@ fn a_fleet_shares_a_stream_with_workers_of_the_kcl_2() {
 #[test]
 fn a_fleet_shares_a_stream_with_workers_of_the_kcl_3() {
     try_fleets(Trial::Kcl3);
+}
+
+#[test]
+fn a_fleet_is_shared_by_the_leader_of_the_kcl_3_that_it_reports_to() {
+    try_fleets(Trial::Led);
 }
 
 #[test]

@@ -67,6 +67,20 @@ impl Fleet {
                 let row = self.table.rows.get(&shard).cloned();
                 Reply::LookedUp(acquisition, shard, error.map_or(Ok(row), Err))
             }
+            Effect::Report if self.trial != Trial::Led => Reply::Reported(Ok(Reported::Unwanted)),
+            Effect::Report => {
+                if is_applied {
+                    let worker = format!("worker-{index}").into();
+                    self.reports.insert(worker, self.now);
+                }
+                Reply::Reported(error.map_or(Ok(Reported::Stored(Some(self.pulse.clone()))), Err))
+            }
+            Effect::Retire => {
+                if is_applied {
+                    self.reports.remove(&format!("worker-{index}").into());
+                }
+                return;
+            }
             told => panic!("{told:?}"),
         };
         let latency = self.latency();
@@ -109,7 +123,9 @@ impl Fleet {
         self.ended.extend(finished.map(|row| row.shard.clone()));
         for (shard, old) in &before.rows {
             let Some(new) = self.table.rows.get(shard).filter(|new| new.owner != old.owner) else { continue };
-            self.moved_at = self.now;
+            if !new.is_finished() {
+                self.moved_at = self.now;
+            }
             if old.owner.is_some() {
                 let parting = if new.owner.is_some() { Parting::Given } else { Parting::Released };
                 self.given_up.insert(shard.clone(), (self.now, parting));
