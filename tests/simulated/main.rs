@@ -6,6 +6,7 @@ mod answers;
 mod bounds;
 mod faults;
 mod fleet;
+mod journal;
 #[path = "../support/logs.rs"]
 mod logs;
 mod operations;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kinesis_record::{Checkpoint, HashRange, ShardId};
+use serde::{Deserialize, Serialize};
 
 use crate::store::Written;
 use crate::stream::ChildShard;
 
 /// The name under which a process owns leases. It must be unique per life of a process.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
@@ -52,7 +53,7 @@ impl fmt::Debug for WorkerId {
 /// One row of the lease table: who reads a shard, and how far it has been processed.
 ///
 /// An absent attribute is `None` or an empty list; the KCL would read an empty text as an owner.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// `leaseKey`: the shard.
     pub shard: ShardId,
@@ -139,7 +140,7 @@ impl Lease {
 }
 
 /// A row to be created for a shard that has none, with `leaseCounter` 0 and no owner.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLease {
     /// The shard.
     pub shard: ShardId,
@@ -192,7 +193,7 @@ pub(crate) fn given_token(worker: &WorkerId) -> String {
 }
 
 /// What a fenced write does to a row, besides raising `leaseCounter` by 1 unless it says otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseChange {
     /// Nothing else: shows the others that the owner is alive.
     Renew,
@@ -322,7 +323,7 @@ impl LeaseChange {
 
 /// A write to a row that holds only while `leaseCounter` is as expected. It names the attributes that it changes, so that
 /// those that others keep in the row survive, and never creates a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseWrite {
     /// The row.
     pub shard: ShardId,

@@ -10,9 +10,11 @@
 //! | [`store`] | [`LeaseStore`], where the rows are kept |
 //! | [`stream`] | [`StreamApi`], the calls to Kinesis that a consumer makes |
 //! | [`coordinator`] | [`Coordinator`]: take, renew, checkpoint, end and release leases |
+//! | [`journal`] | all that a coordinator was told and asked for, to run it again |
 //! | [`lineage`] | which shards need a lease row, and when a child shard may start |
 
 pub mod coordinator;
+pub mod journal;
 pub mod lease;
 pub mod lineage;
 pub mod store;

@@ -3,6 +3,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_record::ShardId;
+use serde::{Deserialize, Serialize};
 
 use crate::lease::{Lease, LeaseWrite, NewLease, WorkerId};
 
@@ -59,7 +60,7 @@ pub struct WorkerReport {
 }
 
 /// How [`LeaseStore::report`] ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reported {
     /// There is no KCL 3.x that keeps reports.
     Unwanted,
@@ -68,11 +69,11 @@ pub enum Reported {
 }
 
 /// What the leader of a KCL 3.x fleet changes each half minute while it lives: the version of its lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderPulse(pub String);
 
 /// How [`LeaseStore::create`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Created {
     /// The row is new.
     New,
@@ -81,7 +82,7 @@ pub enum Created {
 }
 
 /// How [`LeaseStore::write`] ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Written {
     /// The row is changed. Holds the row as it is now, where the store told it.
     Applied(Option<Box<Lease>>),
@@ -90,7 +91,7 @@ pub enum Written {
 }
 
 /// How [`LeaseStore::delete`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deleted {
     /// The row is gone.
     Gone,
@@ -99,7 +100,7 @@ pub enum Deleted {
 }
 
 /// Why a call to the lease table failed. The text names the table, what was tried and what can be done.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// The table's capacity is exceeded. Nothing was changed; later it will work.
     #[error("{0}")]

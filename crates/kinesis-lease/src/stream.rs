@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kinesis_record::{HashRange, SequenceNumber, Shard, ShardId};
+use serde::{Deserialize, Serialize};
 
 /// One stream. The production one is Kinesis through the AWS SDK.
 ///
@@ -78,7 +79,7 @@ pub struct RawRecord {
 }
 
 /// A child shard as the end of its parent tells of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildShard {
     /// Its name.
     pub id: ShardId,
@@ -95,7 +96,7 @@ impl From<&Shard> for ChildShard {
 }
 
 /// Why a call to Kinesis failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct StreamError {
     /// What to do about it.
@@ -105,7 +106,7 @@ pub struct StreamError {
 }
 
 /// The kinds of [`StreamError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamErrorKind {
     /// A limit of the shard, the stream or the account is exceeded; later it will work.
     Throttled,

@@ -4,10 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
+
+use crate::text::text_in_serde;
 
 /// The 128-bit number that decides to which shard a record goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HashKey(pub u128);
+
+text_in_serde!(HashKey);
 
 impl HashKey {
     /// The smallest hash key, 0.
@@ -51,7 +56,7 @@ impl fmt::Display for HashKey {
 }
 
 /// The hash keys that belong to a shard, both ends inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HashRange {
     /// The first hash key.
     pub start: HashKey,

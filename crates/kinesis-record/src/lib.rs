@@ -1,5 +1,6 @@
 //! Values of Amazon Kinesis Data Streams, and the KPL aggregation format. No I/O and no async: everything here
-//! is a plain value or a plain function.
+//! is a plain value or a plain function. Values have a form in serde, with numbers that JSON cannot hold as the service's
+//! own text.
 //!
 //! | module | holds |
 //! |---|---|
@@ -14,6 +15,7 @@ pub mod hash;
 pub mod position;
 pub mod sequence;
 pub mod shard;
+mod text;
 
 pub use hash::{HashKey, HashRange};
 pub use position::{Checkpoint, Position};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sequence::{InvalidSequenceNumber, SequenceNumber};
 
 /// The place of one user record in its shard: the sequence number of the Kinesis record that carries it and its
@@ -9,7 +11,7 @@ use crate::sequence::{InvalidSequenceNumber, SequenceNumber};
 ///
 /// Ordered by sequence number, then by sub-sequence number, both as numbers. This is the KCL's extended sequence
 /// number.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The Kinesis record.
     pub sequence: SequenceNumber,
@@ -36,7 +38,8 @@ impl fmt::Display for Position {
 /// How far a shard has been processed, as a lease row stores it: a position or one of the KCL's sentinels.
 ///
 /// The order is the KCL's: `AT_TIMESTAMP` < `TRIM_HORIZON` < `LATEST` < every position < `SHARD_END`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Checkpoint {
     /// Nothing is processed; reading starts at the instant in the reader's own configuration.
     AtTimestamp,

@@ -6,6 +6,8 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::text::text_in_serde;
+
 /// The sequence number of a Kinesis record: a decimal number, unique and rising within a shard.
 ///
 /// A real one has 56 digits (some 186 bits), and emulators make them of any length, so that the number is kept as
@@ -25,6 +27,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct SequenceNumber(Arc<str>);
+
+text_in_serde!(SequenceNumber);
 
 impl SequenceNumber {
     /// The text as it was parsed.

@@ -4,13 +4,15 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::hash::HashRange;
 use crate::sequence::SequenceNumber;
 
 /// The name of a shard, such as `shardId-000000000000`: unique within its stream for all time.
 ///
 /// Cloning costs a reference count.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ShardId(Arc<str>);
 
 impl ShardId {
@@ -62,7 +64,7 @@ impl fmt::Debug for ShardId {
 }
 
 /// A shard as the stream describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Its name.
     pub id: ShardId,

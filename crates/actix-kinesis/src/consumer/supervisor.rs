@@ -1,5 +1,6 @@
 //! The actor that holds the leases of one consumer and supervises a worker per shard.
 
+mod journal;
 mod leader;
 mod operate;
 mod report;
@@ -178,7 +179,8 @@ impl Supervisor {
         };
         debug!(parent: &self.parts.span, table = world.leases.name(), "the lease table is there");
         self.world = Some(world);
-        self.coordinator = Some(Coordinator::new(settings, self.parts.random.fork()));
+        let random = self.parts.random.fork();
+        self.coordinator = Some(journal::coordinator(settings, random, &self.parts.span));
         self.drive(ctx);
     }
 

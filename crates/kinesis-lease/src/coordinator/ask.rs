@@ -11,6 +11,7 @@ use kinesis_record::ShardId;
 
 use super::grip::{Asked, Grip, Stage, Wanted};
 use super::{Acquisition, Coordinator, Mode};
+use crate::journal::Input;
 use crate::lease::{Lease, LeaseChange};
 
 impl Coordinator {
@@ -79,12 +80,14 @@ impl Coordinator {
     /// Makes it known that the lease is to be had: another worker of this library may ask for it, and is then told of
     /// as [`Effect::Drain`](super::Effect::Drain). Nothing happens if the lease is not held.
     pub fn offer(&mut self, now: Duration, shard: &ShardId, acquisition: Acquisition) {
+        self.record(now, || Input::Offer(shard.clone(), acquisition));
         self.set_offered(now, shard, acquisition, true);
     }
 
     /// Takes back the offer. Another worker that has asked for the lease by then is still to have it. Nothing happens if
     /// the lease is not held.
     pub fn keep(&mut self, now: Duration, shard: &ShardId, acquisition: Acquisition) {
+        self.record(now, || Input::Keep(shard.clone(), acquisition));
         self.set_offered(now, shard, acquisition, false);
     }
 
@@ -104,6 +107,7 @@ impl Coordinator {
     /// Takes no more leases and offers all that are held to the other workers of this library. Returns until when it
     /// is worth to wait for them to ask; `None` if there is nobody who could. [`Coordinator::stop_taking`] follows.
     pub fn leave(&mut self, now: Duration) -> Option<Duration> {
+        self.record(now, || Input::Leave);
         let is_other = |row: &&Lease| row.is_of_peer() && row.owner.as_ref() != Some(&self.settings.worker);
         let is_live = |row: &&Lease| {
             !row.is_finished() && !self.watch.is_expired(now, &row.shard, self.settings.failover)
@@ -117,7 +121,7 @@ impl Coordinator {
         let held: Vec<_> = self.grips.iter().filter(|(_, grip)| grip.is_held()).collect();
         let held: Vec<_> = held.into_iter().map(|(shard, grip)| (shard.clone(), grip.acquisition)).collect();
         for (shard, acquisition) in held {
-            self.offer(now, &shard, acquisition);
+            self.set_offered(now, &shard, acquisition, true);
         }
         Some(now + self.settings.failover * 6 / 10)
     }

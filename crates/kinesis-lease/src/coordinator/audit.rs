@@ -6,6 +6,7 @@ use std::time::Duration;
 use kinesis_record::ShardId;
 
 use super::{Coordinator, Effect};
+use crate::journal::Input;
 use crate::lease::{Lease, LeaseChange, LeaseWrite};
 use crate::lineage::{self, ShardList};
 use crate::store::{Deleted, StoreError, Written};
@@ -103,6 +104,7 @@ impl Coordinator {
 
     /// How the deletion of a row ended.
     pub fn deleted(&mut self, shard: &ShardId, outcome: Result<Deleted, StoreError>) {
+        self.record(None, || Input::Deleted(shard.clone(), outcome.clone()));
         self.tidying.remove(shard);
         if outcome == Ok(Deleted::Gone) {
             self.watch.forget(shard);
@@ -111,6 +113,7 @@ impl Coordinator {
 
     /// How a row was begun anew. If it was not, the next list leads to another try.
     pub fn begun_anew(&mut self, now: Duration, shard: &ShardId, outcome: Result<Written, StoreError>) {
+        self.record(now, || Input::BegunAnew(shard.clone(), outcome.clone()));
         self.tidying.remove(shard);
         if let Ok(Written::Applied(Some(row)) | Written::Refused(Some(row))) = outcome {
             self.watch.see(now, *row);

@@ -8,8 +8,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use kinesis_record::ShardId;
@@ -71,10 +69,18 @@ impl Loads {
     }
 }
 
+/// FNV-1a over both names, then the finalizer of MurmurHash3, since the top bits of the former hardly depend on the last
+/// characters. Not the hasher of the standard library, which may change with it: workers that were built by different
+/// compilers would rank each other differently, each leaving a shard to the other, and a journal could be replayed
+/// only by the compiler of its writer.
 fn weight(worker: &WorkerId, shard: &ShardId) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (worker, shard).hash(&mut hasher);
-    hasher.finish()
+    let bytes = worker.as_str().bytes().chain([0]).chain(shard.as_str().bytes());
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, step);
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
+    }
+    hash ^ (hash >> 33)
 }
 
 fn of(loads: &BTreeMap<WorkerId, usize>, worker: &WorkerId) -> usize {
@@ -216,5 +222,28 @@ impl Coordinator {
             }
         }
         movable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_is_preferred_for_its_part_of_the_shards_however_alike_the_names_are() {
+        let workers: Vec<WorkerId> = (0..5).map(|number| format!("worker-{number}").into()).collect();
+        let mut preferred = BTreeMap::new();
+        for number in 0..1_000 {
+            let shard = format!("shardId-{number:012}").into();
+            let worker = workers.iter().max_by_key(|worker| weight(worker, &shard)).unwrap();
+            *preferred.entry(worker.clone()).or_insert(0) += 1;
+        }
+        assert_eq!(preferred.len(), 5);
+        assert!(preferred.values().all(|shards| (150..250).contains(shards)), "{preferred:?}");
+    }
+
+    #[test]
+    fn the_preference_is_the_same_wherever_this_was_built() {
+        assert_eq!(weight(&"worker-1".into(), &"shardId-000000000000".into()), 496_795_471_311_491_493);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kinesis_record::ShardId;
 
 use super::{Coordinator, Effect};
+use crate::journal::Input;
 use crate::lease::NewLease;
 use crate::store::{Created, StoreError};
 
@@ -55,6 +56,7 @@ impl Creation {
 impl Coordinator {
     /// How the creation of a row ended.
     pub fn created(&mut self, now: Duration, new: NewLease, outcome: Result<Created, StoreError>) {
+        self.record(now, || Input::Created(new.clone(), outcome.clone()));
         let shard = new.shard.clone();
         self.creation.under_way.remove(&shard);
         let exists = outcome.is_ok();

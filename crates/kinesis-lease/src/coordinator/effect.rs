@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kinesis_record::{Checkpoint, ShardId};
+use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Coordinator;
@@ -10,7 +11,7 @@ use crate::lease::{Lease, LeaseWrite, NewLease, WorkerId};
 use crate::store::StoreError;
 
 /// What the coordinator is told once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The name under which this process owns leases.
     pub worker: WorkerId,
@@ -34,15 +35,15 @@ pub struct Settings {
 }
 
 /// One acquisition of a lease by this process, never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Acquisition(pub(super) u64);
 
 /// Names a request of a shard's worker in its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub(super) u64);
 
 /// What the driver has to do.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
     /// Scan the table and report to [`Coordinator::scanned`].
     Scan,
@@ -82,7 +83,7 @@ pub enum Effect {
 }
 
 /// Why a lease is no longer ours.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Loss {
     /// Another worker took it, or its owner was removed by hand.
     #[error("the lease was taken by {}", .by.as_ref().map_or("nobody (its owner was removed)", WorkerId::as_str))]
@@ -99,7 +100,7 @@ pub enum Loss {
 }
 
 /// Why a request of a shard's worker failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RequestError {
     /// The lease is not held any more: the worker must stop.
     #[error("the lease is not held any more")]

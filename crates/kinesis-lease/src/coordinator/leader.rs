@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{Coordinator, Effect, Mode};
+use crate::journal::Input;
 use crate::store::{LeaderPulse, Reported, StoreError};
 
 /// How often a worker reports and a leader shows that it lives, as in the KCL, which forgets a worker after twice that.
@@ -31,6 +32,7 @@ pub(super) enum Leader {
 impl Coordinator {
     /// A report was stored, or was of no use, or failed.
     pub fn reported(&mut self, now: Duration, reported: Result<Reported, StoreError>) {
+        self.record(now, || Input::Reported(reported.clone()));
         if self.mode != Mode::Sharing {
             return;
         }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use kinesis_record::{Checkpoint, Shard, ShardId};
 
+use crate::journal::{Input, Journal};
 use crate::lease::{LeaseChange, NewLease};
 use crate::lineage::{self, Rows, ShardList};
 use crate::stream::{ChildShard, StreamError};
@@ -80,6 +81,7 @@ pub struct Coordinator {
     leader: Leader,
     /// Whether a leader may know of this worker.
     is_reported: bool,
+    journal: Option<Journal>,
 }
 
 /// What this worker is about.
@@ -123,12 +125,49 @@ impl Coordinator {
             reporting: Schedule::after_another(),
             leader: Leader::Unknown,
             is_reported: false,
+            journal: None,
+        }
+    }
+
+    /// A coordinator as [`Coordinator::new`] makes it, which gives `sink` a line of its [journal](crate::journal) for
+    /// each input and each effect.
+    pub fn recorded(
+        settings: Settings,
+        random: fastrand::Rng,
+        sink: impl FnMut(&str) + Send + Sync + 'static,
+    ) -> Self {
+        let seed = random.get_seed();
+        let mut coordinator = Self::new(settings.clone(), random);
+        let mut journal = Journal::new(coordinator.run(), sink);
+        journal.begin(seed, settings);
+        coordinator.journal = Some(journal);
+        coordinator
+    }
+
+    /// The name of this run in a journal.
+    pub(crate) fn run(&self) -> &str {
+        self.token.trim_end_matches('-')
+    }
+
+    /// How many effects have not been taken yet.
+    pub(crate) fn untaken(&self) -> usize {
+        self.effects.len()
+    }
+
+    /// Writes down what a method is told, before anything is done about it.
+    fn record(&mut self, now: impl Into<Option<Duration>>, input: impl FnOnce() -> Input) {
+        if let Some(journal) = &mut self.journal {
+            journal.input(now.into(), self.effects.len(), input());
         }
     }
 
     /// The next thing to do, if there is one now.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front()?;
+        if let Some(journal) = &mut self.journal {
+            journal.effect(&effect);
+        }
+        Some(effect)
     }
 
     /// When [`Coordinator::tick`] is to be called next.
@@ -140,6 +179,7 @@ impl Coordinator {
 
     /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists, reports.
     pub fn tick(&mut self, now: Duration) {
+        self.record(now, || Input::Tick);
         let failover = self.settings.failover;
         let is_due = |grip: &Grip| grip.next_wakeup(failover).is_some_and(|due| due <= now);
         let due = self.grips.iter().filter(|(_, grip)| is_due(grip)).map(|(shard, _)| shard.clone());
@@ -169,6 +209,7 @@ impl Coordinator {
         now: Duration,
         shards: Result<Vec<Shard>, StreamError>,
     ) -> Result<(), StreamError> {
+        self.record(now, || Input::Listed(shards.clone()));
         let list = shards.and_then(ShardList::complete);
         match list {
             _ if self.mode != Mode::Sharing => {}
@@ -201,7 +242,10 @@ impl Coordinator {
     ) -> RequestId {
         match checkpoint {
             Checkpoint::ShardEnd => self.end(now, shard, acquisition, Vec::new()),
-            checkpoint => self.request(now, shard, acquisition, LeaseChange::Checkpoint(checkpoint)),
+            checkpoint => {
+                self.record(now, || Input::Checkpoint(shard.clone(), acquisition, checkpoint.clone()));
+                self.request(now, shard, acquisition, LeaseChange::Checkpoint(checkpoint))
+            }
         }
     }
 
@@ -214,6 +258,7 @@ impl Coordinator {
         acquisition: Acquisition,
         children: Vec<ChildShard>,
     ) -> RequestId {
+        self.record(now, || Input::End(shard.clone(), acquisition, children.clone()));
         let ids = children.iter().map(|child| child.id.clone()).collect();
         if let Some(grip) = self.grips.get_mut(shard).filter(|grip| grip.acquisition == acquisition) {
             let checkpoint = lineage::of_descendant(&self.settings.initial);
@@ -227,16 +272,19 @@ impl Coordinator {
     /// at once. `Ok` in the answer means stored. A shard end that still waits for the rows of its children is not
     /// awaited.
     pub fn release(&mut self, now: Duration, shard: &ShardId, acquisition: Acquisition) -> RequestId {
+        self.record(now, || Input::Release(shard.clone(), acquisition));
         self.request(now, shard, acquisition, LeaseChange::Release)
     }
 
     /// From now on the shard is not taken any more. If it is held, it stays so until released.
     pub fn shun(&mut self, shard: &ShardId) {
+        self.record(None, || Input::Shun(shard.clone()));
         self.shunned.insert(shard.clone());
     }
 
     /// From now on the shard is taken again like any other.
     pub fn unshun(&mut self, now: Duration, shard: &ShardId) {
+        self.record(now, || Input::Unshun(shard.clone()));
         if self.shunned.remove(shard) {
             self.take_if_available(now, shard);
         }
@@ -246,6 +294,7 @@ impl Coordinator {
     /// lease that is being taken at this moment is given back, of which nobody is told: see
     /// [`Coordinator::is_empty_handed`].
     pub fn stop_taking(&mut self, now: Duration) {
+        self.record(now, || Input::StopTaking);
         self.stop_sharing(now, Mode::Stopped);
         self.scan.due = None;
     }

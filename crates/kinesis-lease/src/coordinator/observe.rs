@@ -7,12 +7,14 @@ use kinesis_record::ShardId;
 
 use super::schedule::Schedule;
 use super::{Coordinator, Effect, Loss, Mode};
+use crate::journal::Input;
 use crate::lease::Lease;
 use crate::store::StoreError;
 
 impl Coordinator {
     /// All rows of the table, or why they could not be read.
     pub fn scanned(&mut self, now: Duration, rows: Result<Vec<Lease>, StoreError>) {
+        self.record(now, || Input::Scanned(rows.clone()));
         let interval = match self.mode {
             Mode::Sharing => self.settings.failover / 2,
             Mode::Leaving => self.leaving_scan_interval(),

@@ -6,6 +6,7 @@ use kinesis_record::ShardId;
 
 use super::grip::{Grip, Judgement, Stage, Wanted};
 use super::{Acquisition, Coordinator, Effect, Loss, RequestError, RequestId};
+use crate::journal::Input;
 use crate::lease::{Lease, LeaseChange, LeaseWrite, WorkerId, given_token};
 use crate::lineage;
 use crate::store::{StoreError, Written};
@@ -19,6 +20,7 @@ impl Coordinator {
         write: LeaseWrite,
         outcome: Result<Written, StoreError>,
     ) {
+        self.record(now, || Input::Written(acquisition, write.clone(), outcome.clone()));
         let shard = write.shard;
         let Some(grip) = self.grips.get_mut(&shard).filter(|grip| grip.acquisition == acquisition) else {
             return;
@@ -43,6 +45,7 @@ impl Coordinator {
         shard: &ShardId,
         row: Result<Option<Lease>, StoreError>,
     ) {
+        self.record(now, || Input::LookedUp(acquisition, shard.clone(), row.clone()));
         let Some(grip) = self.grips.get_mut(shard).filter(|grip| grip.acquisition == acquisition) else {
             return;
         };

@@ -144,7 +144,7 @@ fn a_contradiction_is_told_of_once_though_the_row_cannot_be_begun_anew() {
     let mut world = contradiction(Checkpoint::Latest);
     world.fail_always(Call::Write, Fault::Throttled);
     for _ in 0..60 {
-        world.coordinator.listing.hasten(world.now);
+        world.hasten_list();
         world.pass(secs(1));
     }
     assert_eq!(world.told.iter().filter(|told| **told == Told::Contradicted("a".into())).count(), 1);
@@ -154,7 +154,7 @@ fn a_contradiction_is_told_of_once_though_the_row_cannot_be_begun_anew() {
 fn lists_that_come_at_once_count_as_one() {
     let mut world = contradiction(Checkpoint::Latest);
     for _ in 0..19 {
-        world.coordinator.listing.hasten(world.now);
+        world.hasten_list();
         world.pass(secs(1));
         assert!(!is_told(&world));
     }
@@ -167,7 +167,7 @@ fn a_row_that_was_begun_anew_is_taken_at_once_even_if_the_reply_was_lost() {
         world.pass(2 * FAILOVER - secs(1));
         while !is_told(&world) {
             world.fail_next(Call::Write, fault.as_slice());
-            world.coordinator.listing.hasten(world.now);
+            world.hasten_list();
             world.pass(Duration::from_millis(100));
         }
         world.pass(secs(1));
@@ -289,7 +289,7 @@ fn so_many_rows_are_deleted_at_once_each_by_one_of_those_that_see_each_other() {
     world.start();
     assert_eq!(world.count(Call::Delete), 16);
     for _ in 0..20 {
-        shared.coordinator.listing.hasten(shared.now);
+        shared.hasten_list();
         shared.table.renew("x");
         shared.pass(secs(1));
     }

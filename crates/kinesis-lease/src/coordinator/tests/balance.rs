@@ -200,7 +200,7 @@ fn closed_shards_are_moved_last() {
 fn a_lease_that_has_just_moved_stays_for_the_failover_time() {
     let mut world = world_of([peers("a", "x"), peers("b", "y")]);
     live(&mut world, secs(12));
-    world.table.rows = world_of([peers("a", "z"), peers("b", "z")]).table.rows;
+    world.table.rows = world_of([peers("a", "z"), peers("b", "z")]).table.rows.clone();
     world.table.edit("a", |row| row.counter = 100);
     world.table.edit("b", |row| row.counter = 100);
     live(&mut world, secs(9));
@@ -481,7 +481,7 @@ fn a_lease_that_was_given_to_us_is_taken_at_once_and_beyond_our_share() {
         world
             .table
             .edit("a", |row| *row = Lease { token: token.clone(), counter: 50, ..owned("a", "me", 50) });
-        world.coordinator.scan.hasten(world.now);
+        world.hasten_scan();
         live(&mut world, secs(1));
         assert_eq!(world.held(), ["a", "m1", "m2", "m3"]);
         assert_eq!(world.row("a").owner_switches, 0);
@@ -557,7 +557,7 @@ fn a_kcl_worker_loses_no_more_at_once_than_it_would_leave_to_us() {
 fn a_list_of_shards_that_has_not_changed_keeps_nothing_from_moving() {
     let mut world = world_of(many("other", 4));
     for _ in 0..12 {
-        world.coordinator.listing.hasten(world.now);
+        world.hasten_list();
         live(&mut world, secs(1));
     }
     assert!(!asks(&world).is_empty());

@@ -356,11 +356,11 @@ fn a_scan_does_not_meddle_with_a_write_that_is_under_way() {
     world.fail_next(Call::Write, &[Fault::Withheld]);
     world.coordinator.stop_sharing(world.now, Mode::Leaving);
     let request = world.release("a");
-    world.coordinator.scan.due = Some(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     assert_eq!(world.row("a").owner, None, "which a scan shows");
     world.stale_scans.push_back(Vec::new());
-    world.coordinator.scan.due = Some(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     assert_eq!((world.count(Call::Scan), world.count(Call::LookUp)), (2, 0));
     assert!(world.told.is_empty() && world.answers.is_empty());

@@ -181,7 +181,7 @@ fn an_end_refused_by_the_table_after_a_failed_creation_can_be_tried_again() {
     let mut world = World::holding_a();
     world.fail_next(Call::Create, &[Fault::LostReply]);
     let request = world.end("a", vec![child("b", &["a"])]);
-    world.coordinator.scan.hasten(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     world.fail_next(Call::Write, &[Fault::Throttled]);
     world.checkpoint("a", at(3));
@@ -211,7 +211,7 @@ fn a_merged_shards_row_is_tried_again_each_tenth_of_the_failover_time() {
     world.pass(Duration::from_millis(1_500));
     assert!(!world.answers.contains_key(&end));
     world.table.rows.insert("b".into(), crate::testing::owned("b", "other", 3));
-    world.coordinator.scan.hasten(world.now);
+    world.hasten_scan();
     world.pass(secs(1));
     assert_eq!(world.answers[&end], Ok(()));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, LeaseWrite};
 use crate::store::{Reported, StoreError, Written};
@@ -58,6 +59,11 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) coordinator: Coordinator,
+    pub(super) journal: Lines,
+    /// As the coordinator was made with.
+    pub(super) settings: Settings,
+    /// Whether the coordinator is told all through its methods.
+    is_replayable: bool,
     pub(super) now: Duration,
     pub(super) table: Table,
     pub(super) stream: Vec<Shard>,
@@ -98,8 +104,12 @@ impl World {
     }
 
     pub(super) fn with(settings: Settings) -> Self {
+        let journal = Lines::default();
         Self {
-            coordinator: Coordinator::new(settings, fastrand::Rng::with_seed(7)),
+            coordinator: journal.coordinator(settings.clone(), fastrand::Rng::with_seed(7)),
+            journal,
+            settings,
+            is_replayable: true,
             now: Duration::ZERO,
             table: Table::default(),
             stream: Vec::new(),
@@ -160,6 +170,22 @@ impl World {
     /// Time goes by while this process stands still.
     pub(super) fn freeze(&mut self, time: Duration) {
         self.now += time;
+    }
+
+    /// To change what the methods cannot. What is done then cannot be done again from a journal.
+    pub(super) fn inside(&mut self) -> &mut Coordinator {
+        self.is_replayable = false;
+        &mut self.coordinator
+    }
+
+    pub(super) fn hasten_scan(&mut self) {
+        let now = self.now;
+        self.inside().scan.due = Some(now);
+    }
+
+    pub(super) fn hasten_list(&mut self) {
+        let now = self.now;
+        self.inside().listing.due = Some(now);
     }
 
     pub(super) fn fail_next(&mut self, call: Call, faults: &[Fault]) {
@@ -355,6 +381,16 @@ impl World {
 
     pub(super) fn count(&self, call: Call) -> usize {
         self.calls.get(&call).copied().unwrap_or_default()
+    }
+}
+
+/// Whatever a test has done, it can be done again, unless it has reached inside.
+impl Drop for World {
+    fn drop(&mut self) {
+        let is_replayable = self.is_replayable && self.coordinator.settings == self.settings;
+        if is_replayable && !std::thread::panicking() {
+            self.journal.assert_replayable();
+        }
     }
 }
 

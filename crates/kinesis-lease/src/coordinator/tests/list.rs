@@ -73,7 +73,7 @@ fn creations(world: &World) -> Vec<&str> {
 fn creating_a() -> World {
     let mut world = World::new(Checkpoint::TrimHorizon);
     world.coordinator.tick(world.now);
-    world.coordinator.effects.clear();
+    world.inside().effects.clear();
     world.stream = vec![closed("a", &[]), open("b", &["a"])];
     world.coordinator.scanned(world.now, Ok(vec![]));
     world.coordinator.listed(world.now, Ok(world.stream.clone())).unwrap();
@@ -87,15 +87,15 @@ fn another_list_while_a_row_is_being_created_leads_to_no_second_creation_and_non
     world.coordinator.listed(world.now, Ok(world.stream.clone())).unwrap();
     assert_eq!(creations(&world), ["a"]);
     let new = NewLease::new(crate::testing::child("c", &[]), Checkpoint::TrimHorizon);
-    assert!(world.coordinator.creation.ask(&new).is_some());
-    assert!(world.coordinator.creation.ask(&new).is_none());
+    assert!(world.inside().creation.ask(&new).is_some());
+    assert!(world.inside().creation.ask(&new).is_none());
 }
 
 #[test]
 fn the_rows_that_wait_are_not_created_after_taking_was_stopped() {
     let mut world = creating_a();
     world.coordinator.stop_taking(world.now);
-    world.coordinator.effects.clear();
+    world.inside().effects.clear();
     let new = NewLease::new(crate::testing::child("a", &[]), Checkpoint::TrimHorizon);
     world.coordinator.created(world.now, new, Ok(crate::store::Created::New));
     assert_eq!(creations(&world), Vec::<&str>::new());

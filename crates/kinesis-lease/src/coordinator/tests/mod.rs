@@ -1,11 +1,14 @@
 mod ask;
+mod asked;
 mod audit;
 mod balance;
 mod doubt;
 mod end;
 mod harness;
+mod journal;
 mod judge;
 mod leader;
+mod leave;
 mod list;
 mod offer;
 mod promise;

@@ -149,7 +149,7 @@ fn a_promised_lease_is_kept_through_lost_replies_and_changes_of_mind() {
     for change in changes {
         let mut world = draining();
         world.table.edit("a", change);
-        world.coordinator.scan.hasten(world.now);
+        world.hasten_scan();
         world.pass(Duration::ZERO);
         world.fail_next(Call::Write, &[Fault::LostReply]);
         world.pass(secs(12));

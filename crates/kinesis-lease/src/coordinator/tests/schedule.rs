@@ -54,7 +54,7 @@ fn a_call_is_hastened_but_not_put_off_and_not_made_twice_at_once() {
 #[test]
 fn one_scan_one_list_and_one_report_are_under_way() {
     let mut world = World::new(Checkpoint::TrimHorizon);
-    world.coordinator.reporting = Schedule::at_once();
+    world.inside().reporting = Schedule::at_once();
     world.coordinator.tick(world.now);
     world.coordinator.tick(world.now);
     assert_eq!(world.coordinator.effects, [Effect::Scan, Effect::ListShards, Effect::Report]);

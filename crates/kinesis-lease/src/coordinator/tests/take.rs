@@ -239,7 +239,7 @@ fn each_lease_is_left_to_the_others_for_a_third_of_the_failover_time_of_its_own(
     for (shard, time) in [("x", 2_000), ("y", 1_400)] {
         world.stream.push(open(shard, &[]));
         world.table.rows.insert(shard.into(), row(shard, &[], at(1)));
-        world.coordinator.scan.hasten(world.now);
+        world.hasten_scan();
         world.pass(Duration::from_millis(time));
     }
     assert_eq!(world.gained(), ["x"]);
@@ -254,7 +254,7 @@ fn the_children_of_what_we_have_ended_are_taken_beyond_our_share_and_nothing_els
     world.table.rows.insert("p".into(), row("p", &[], Checkpoint::ShardEnd));
     world.table.rows.insert("x".into(), row("x", &["p"], at(1)));
     world.table.rows.insert("y".into(), row("y", &[], at(1)));
-    world.coordinator.scan.hasten(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     world.end("m1", vec![crate::testing::child("m5", &["m1"])]);
     assert_eq!(world.gained(), ["m5"]);
@@ -280,7 +280,7 @@ fn a_child_that_a_scan_has_brought_here_before_the_end_of_its_parent_was_confirm
     world.fail_next(Call::Write, &[Fault::LostReply]);
     world.fail_next(Call::LookUp, &[Fault::Throttled]);
     let end = world.end("a", vec![crate::testing::child("b", &["a"])]);
-    world.coordinator.scan.hasten(world.now);
+    world.hasten_scan();
     world.pass(Duration::ZERO);
     assert_eq!(world.gained(), ["b"]);
     world.pass(secs(1));
@@ -331,10 +331,10 @@ fn a_lease_is_looked_at_when_it_expires_though_others_expire_later() {
     world.table.renew("b");
     for millis in [4_000, 9_500] {
         world.pass(Duration::from_millis(millis) - world.now);
-        world.coordinator.scan.due = Some(world.now);
+        world.hasten_scan();
         world.pass(Duration::ZERO);
     }
-    world.coordinator.scan.due = Some(secs(11));
+    world.inside().scan.due = Some(secs(11));
     world.coordinator.look_at_expiries(world.now);
     world.pass(Duration::from_millis(10_002) - world.now);
     assert_eq!(world.held(), ["a"]);
@@ -345,7 +345,7 @@ fn a_lease_is_looked_at_when_it_expires_wherever_the_scans_before_fall() {
     for millis in [4_500, 5_500, 9_900] {
         let mut world = world_of([owned("a", "other", 1)]);
         world.start();
-        world.coordinator.scan.due = Some(secs(11));
+        world.inside().scan.due = Some(secs(11));
         world.coordinator.look_at_expiries(Duration::from_millis(millis));
         assert_eq!(world.coordinator.scan.due, Some(Duration::from_millis(10_001)));
     }
@@ -361,7 +361,7 @@ fn the_table_is_not_looked_at_for_leases_that_nobody_can_let_expire() {
     }
     world.start();
     world.now = secs(8);
-    world.coordinator.scan.due = Some(secs(11));
+    world.inside().scan.due = Some(secs(11));
     world.coordinator.look_at_expiries(world.now);
     assert_eq!(world.coordinator.scan.due, Some(secs(11)));
 }

@@ -7,6 +7,7 @@ mod world;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, WorkerId};
 use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
@@ -140,6 +141,8 @@ struct Fleet {
     pending: BTreeMap<u64, Event>,
     sequence: u64,
     lives: u64,
+    /// The journals of all processes, if they are wanted.
+    journal: Option<Lines>,
 }
 
 /// How a lease was given up.
@@ -158,7 +161,7 @@ impl Process {
 }
 
 impl Fleet {
-    fn new(seed: u64, trial: Trial, initial: Checkpoint) -> Self {
+    fn new(seed: u64, trial: Trial, initial: Checkpoint, journal: Option<Lines>) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let most = if trial == Trial::Trouble { 5 } else { 13 };
         let stream = (10..10 + random.usize(1..most)).map(|shard| open(&shard.to_string(), &[])).collect();
@@ -182,6 +185,7 @@ impl Fleet {
             pending: BTreeMap::new(),
             sequence: 0,
             lives: 0,
+            journal,
         };
         for index in 0..fleet.random.usize(2..5) {
             let process = fleet.process(index);
@@ -231,9 +235,14 @@ impl Fleet {
             hand_over_timeout: FAILOVER,
             clean_up_after: 4 * FAILOVER,
         };
+        let random = self.random.fork();
+        let coordinator = match &self.journal {
+            Some(journal) => journal.coordinator(settings, random),
+            None => Coordinator::new(settings, random),
+        };
         Process {
             life: self.lives,
-            coordinator: Coordinator::new(settings, self.random.fork()),
+            coordinator,
             rate: 0.95 + 0.1 * self.random.f64(),
             offset: Duration::from_secs(self.random.u64(0..1_000)),
             frozen_until: Duration::ZERO,
@@ -481,7 +490,7 @@ fn try_fleets(trial: Trial) {
     let first: u64 = std::env::var("FLEET_FIRST").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(0);
     for seed in regressions.chain(first..seeds) {
         for initial in [Checkpoint::TrimHorizon, Checkpoint::AtTimestamp, Checkpoint::Latest] {
-            let run = std::panic::catch_unwind(|| Fleet::new(seed, trial, initial.clone()).run());
+            let run = std::panic::catch_unwind(|| Fleet::new(seed, trial, initial.clone(), None).run());
             assert!(run.is_ok(), "seed {seed}, {trial:?}, from {initial}");
         }
     }
@@ -515,4 +524,16 @@ fn a_fleet_is_shared_by_the_leader_of_the_kcl_3_that_it_reports_to() {
 #[test]
 fn a_fleet_hands_leases_over_at_once_and_without_repeats_when_nothing_goes_wrong() {
     try_fleets(Trial::Planned);
+}
+
+#[test]
+fn every_process_of_a_fleet_does_the_same_again_when_its_journal_is_replayed() {
+    for trial in [Trial::Trouble, Trial::Limits, Trial::Kcl2, Trial::Kcl3, Trial::Planned] {
+        for (seed, initial) in [(0, Checkpoint::TrimHorizon), (1, Checkpoint::Latest)] {
+            let journal = Lines::default();
+            let mut fleet = Fleet::new(seed, trial, initial, Some(journal.clone()));
+            fleet.run();
+            assert_eq!(journal.assert_replayable() as u64, fleet.lives, "seed {seed}, {trial:?}");
+        }
+    }
 }
