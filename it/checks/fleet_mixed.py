@@ -22,9 +22,12 @@ JOINED_WITHIN = 120  # seconds; the leader of a KCL 3.x moves leases by figures 
 
 # Those that start together make the same tables and indexes, and try again when another one was first.
 AT_THE_START = "Caught exception when initializing LeaseCoordinator"
+# And such a KCL in a 2.x mode trips over what it has not made when it is stopped.
+AFTER_A_FAILED_START = "LeaderDecider uninitialized"
 # A KCL in a 2.x mode counts leases without an owner as those of a worker without a name, until the failover time has
 # passed since they were released. When that one has the most, it trips over it, and takes none until then.
 ON_RELEASED_LEASES = '"mostLoadedWorkerIdentifier" is null'
+OWN_TROUBLE = (AT_THE_START, AFTER_A_FAILED_START, ON_RELEASED_LEASES)
 
 
 def shares(world):
@@ -76,7 +79,7 @@ def check(stays):
         deliveries = sum(len(reader.deliveries()) for reader in first + last)
         print(f"records: {len(world.put)}, deliveries: {deliveries}, moves: {len(world.leases.moves)}")
         told = [f"{reader.name} logged: {line}" for reader in first + last for line in reader.complaints()]
-        judge(world, (line for line in told if AT_THE_START not in line and ON_RELEASED_LEASES not in line))
+        judge(world, (line for line in told if not any(own in line for own in OWN_TROUBLE)))
 
 
 check(*sys.argv[1:])
