@@ -77,6 +77,7 @@ pub enum Input {
     BegunAnew(ShardId, Result<Written, StoreError>),
     LookedUp(Acquisition, ShardId, Result<Option<Lease>, StoreError>),
     Reported(Result<Reported, StoreError>),
+    Retired,
     /// One at `SHARD_END` is an `End`.
     Checkpoint(ShardId, Acquisition, Checkpoint),
     End(ShardId, Acquisition, Vec<ChildShard>),

@@ -1,5 +1,7 @@
 //! Where lease rows are kept.
 
+use std::time::Duration;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_record::ShardId;
@@ -38,10 +40,25 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
         expected_counter: i64,
     ) -> BoxFuture<'a, Result<Deleted, StoreError>>;
 
-    /// Stores a report where the leader of a KCL 3.x fleet on the same table looks for it. A store that no KCL uses has
-    /// nothing to do.
-    fn report<'a>(&'a self, _report: &'a WorkerReport) -> BoxFuture<'a, Result<Reported, StoreError>> {
+    /// Looks for the leader of a KCL 3.x fleet on the same table and, if the worker `wants_leases`, reports it: then the
+    /// leader counts it among the workers that it gives leases to. Nothing is reported where the leader cannot be looked
+    /// for. A store that no KCL uses has nothing to do.
+    fn report<'a>(
+        &'a self,
+        _worker: &'a WorkerId,
+        _wants_leases: bool,
+    ) -> BoxFuture<'a, Result<Reported, StoreError>> {
         async { Ok(Reported::Unwanted) }.boxed()
+    }
+
+    /// Tells the leader what shards of the worker carry, in kilobytes per second. Those that it does not own any more
+    /// are passed over.
+    fn tell_throughput<'a>(
+        &'a self,
+        _worker: &'a WorkerId,
+        _figures: &'a [(ShardId, f64)],
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
     }
 
     /// Takes back what was reported of a worker that wants no more leases.
@@ -50,27 +67,23 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
-/// What the leader of a KCL 3.x fleet is told of a worker: that it lives and takes leases, and what its shards carry.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkerReport {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The throughput of its shards in kilobytes per second, of those where it has changed.
-    pub throughput: Vec<(ShardId, f64)>,
-}
-
 /// How [`LeaseStore::report`] ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reported {
     /// There is no KCL 3.x that keeps reports.
     Unwanted,
-    /// The report is stored. Holds what a leader shows, if there is one.
+    /// The worker is reported, if it was to be. Holds what a leader shows, if there is one.
     Stored(Option<LeaderPulse>),
 }
 
-/// What the leader of a KCL 3.x fleet changes each half minute while it lives: the version of its lock.
+/// What the leader of a KCL 3.x fleet shows while it lives: its lock, the version of which it changes each half minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaderPulse(pub String);
+pub struct LeaderPulse {
+    /// The version.
+    pub version: String,
+    /// A leader whose version has stood still for so long is dead to the KCL.
+    pub valid_for: Duration,
+}
 
 /// How [`LeaseStore::create`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,7 +39,7 @@ use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
 use super::worker::LeaseHolds;
 use super::world::World;
 use crate::config::{ConsumerConf, InitialPosition};
-use leader::Reports;
+use leader::Throughputs;
 pub(crate) use operate::{Operate, Operation};
 use shard::{Course, Slot};
 use stop::Stopping;
@@ -101,7 +101,9 @@ pub(crate) struct Supervisor {
     scan_failures: u32,
     write_failures: u32,
     list_failures: u32,
-    reports: Reports,
+    throughput: Throughputs,
+    /// Whether the last report to a leader has failed.
+    is_report_refused: bool,
     stopping: Option<Stopping>,
 }
 
@@ -135,7 +137,8 @@ impl Supervisor {
             scan_failures: 0,
             write_failures: 0,
             list_failures: 0,
-            reports: Reports::default(),
+            throughput: Throughputs::default(),
+            is_report_refused: false,
             stopping: None,
         }
     }
@@ -289,8 +292,8 @@ impl Supervisor {
                     supervisor.tell(|coordinator, now| coordinator.begun_anew(now, &shard, begun));
                 });
             }
-            Effect::Report => self.report_to_leader(&leases, ctx),
-            Effect::Retire => self.retire(&leases),
+            Effect::Report { wants_leases } => self.report_to_leader(leases, wants_leases, ctx),
+            Effect::Retire => self.retire(leases, ctx),
             Effect::Contradicted(shard) => self.tell_of_another_stream(shard),
             Effect::LookUp(acquisition, shard) => {
                 let row = async move { (settled(leases.read(&shard), StoreError::Unknown).await, shard) };

@@ -18,6 +18,8 @@ use crate::failure::{Cause, Failure, sentence};
 pub(super) struct Call<'a> {
     pub(super) operation: &'static str,
     pub(super) table: &'a str,
+    /// What the table is.
+    pub(super) kind: &'static str,
     pub(super) shard: Option<&'a ShardId>,
     pub(super) place: &'a str,
     /// The time that the call has.
@@ -102,8 +104,8 @@ impl Call<'_> {
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shard {
-            Some(shard) => write!(f, "{} for {shard} in the lease table {:?}", self.operation, self.table),
-            None => write!(f, "{} of the lease table {:?}", self.operation, self.table),
+            Some(shard) => write!(f, "{} for {shard} in the {} {:?}", self.operation, self.kind, self.table),
+            None => write!(f, "{} of the {} {:?}", self.operation, self.kind, self.table),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The lease table in DynamoDB: the one of the Java KCL, row for row.
 
 mod error;
-mod report;
+mod leader;
 mod row;
 mod table;
 mod write;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kinesis_lease::store::{Created, Deleted, Reported, WorkerReport, Written};
+use kinesis_lease::store::{Created, Deleted, Reported, Written};
 use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError, WorkerId};
 use kinesis_record::{Checkpoint, ShardId};
 
@@ -35,7 +35,8 @@ pub struct DynamoLeaseStore {
     rows: Client,
     /// For the table itself: bounded by the `request_timeout` of the settings.
     tables: Client,
-    left_out: Mutex<HashSet<String>>,
+    /// The rows that the last scan has left out, by key, and what kind of thing they are if they say so.
+    left_out: Mutex<HashMap<String, Option<String>>>,
 }
 
 impl DynamoLeaseStore {
@@ -62,14 +63,15 @@ impl DynamoLeaseStore {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether the last scan has left out the row with this key.
-    fn has_left_out(&self, key: &str) -> bool {
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    /// Whether a KCL keeps other things than leases in the table.
+    fn is_one_table(&self) -> bool {
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out.values().flatten().any(|kind| leader::ONE_TABLE.contains(&kind.as_str()))
     }
 
     fn call<'a>(&'a self, client: &Client, operation: &'static str, shard: Option<&'a ShardId>) -> Call<'a> {
         let limit = client.config().timeout_config().and_then(|limits| limits.operation_attempt_timeout());
-        Call { operation, table: &self.table, shard, place: &self.place, limit }
+        Call { operation, table: &self.table, kind: "lease table", shard, place: &self.place, limit }
     }
 
     /// Pages are read one after another and are not consistent, as those of the KCL: what has changed meanwhile is
@@ -107,10 +109,10 @@ impl DynamoLeaseStore {
     /// Tells of each row once, until it is gone or has become a lease.
     fn note_left_out(&self, found: Vec<(String, NoLease)>) {
         let mut known = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, reason) in found.iter().filter(|(key, _)| !known.contains(key)) {
+        for (key, reason) in found.iter().filter(|(key, _)| !known.contains_key(key)) {
             match reason {
-                NoLease::Other(why) => {
-                    tracing::debug!(table = %self.table, row = %key, "row is no lease and is left out: {why}");
+                NoLease::Other(kind) => {
+                    tracing::debug!(table = %self.table, row = ?key, kind, "row is no lease and is left out");
                 }
                 NoLease::Broken(why) => {
                     tracing::error!(
@@ -120,7 +122,13 @@ impl DynamoLeaseStore {
                 }
             }
         }
-        *known = found.into_iter().map(|(key, _)| key).collect();
+        *known = found
+            .into_iter()
+            .map(|(key, reason)| match reason {
+                NoLease::Other(kind) => (key, Some(kind)),
+                NoLease::Broken(_) => (key, None),
+            })
+            .collect();
     }
 
     async fn read_one(&self, shard: &ShardId) -> Result<Option<Lease>, StoreError> {
@@ -135,7 +143,7 @@ impl DynamoLeaseStore {
         match reply.item.map(|item| row::lease(&item)) {
             None => Ok(None),
             Some(Ok(lease)) => Ok(Some(lease)),
-            Some(Err(NoLease::Other(why) | NoLease::Broken(why))) => Err(call.unreadable(&why)),
+            Some(Err(reason)) => Err(call.unreadable(&reason.to_string())),
         }
     }
 
@@ -229,8 +237,20 @@ impl LeaseStore for DynamoLeaseStore {
         self.delete_one(shard, expected_counter).boxed()
     }
 
-    fn report<'a>(&'a self, report: &'a WorkerReport) -> BoxFuture<'a, Result<Reported, StoreError>> {
-        self.report_worker(report).boxed()
+    fn report<'a>(
+        &'a self,
+        worker: &'a WorkerId,
+        wants_leases: bool,
+    ) -> BoxFuture<'a, Result<Reported, StoreError>> {
+        self.report_worker(worker, wants_leases).boxed()
+    }
+
+    fn tell_throughput<'a>(
+        &'a self,
+        worker: &'a WorkerId,
+        figures: &'a [(ShardId, f64)],
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.tell_throughput_of(worker, figures).boxed()
     }
 
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -40,11 +40,13 @@ const STREAM_NAME: &str = "streamName";
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// Why an item is left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoLease {
     /// It is meant to be something else, such as the KCL's figures on a worker.
+    #[error("its {ENTITY_TYPE} is {0:?}")]
     Other(String),
     /// It should be a lease, and cannot be read as one.
+    #[error("{0}")]
     Broken(String),
 }
 
@@ -78,7 +80,7 @@ pub(super) fn new_item(lease: &NewLease, stream: &str) -> Item {
 /// Reads an item. Attributes that are not ours to know are passed over.
 pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
     if let Some(kind) = read_text(item, ENTITY_TYPE)?.filter(|kind| kind != "LEASE") {
-        return Err(NoLease::Other(format!("its {ENTITY_TYPE} is {kind:?}")));
+        return Err(NoLease::Other(kind));
     }
     if item.contains_key(STREAM_NAME) {
         return Err(NoLease::Broken(format!(

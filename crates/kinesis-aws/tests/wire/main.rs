@@ -6,8 +6,8 @@
 
 mod connecting;
 mod failures;
+mod leader;
 mod lease_changes;
 mod lease_table;
-mod report;
 mod stream;
 mod support;

@@ -57,9 +57,12 @@ pub enum Effect {
     Delete(ShardId, i64),
     /// Read a row and report to [`Coordinator::looked_up`].
     LookUp(Acquisition, ShardId),
-    /// Report this worker to the leader of a KCL 3.x fleet, and tell [`Coordinator::reported`].
-    Report,
-    /// Take back what was reported of this worker.
+    /// Look for the leader of a KCL 3.x fleet, report this worker to it, and tell [`Coordinator::reported`].
+    Report {
+        /// Whether it is to be reported. If not, it is only looked for a leader.
+        wants_leases: bool,
+    },
+    /// Take back what was reported of this worker, and tell [`Coordinator::retired`].
     Retire,
     /// The lease is ours: start a worker for its shard, at its checkpoint. Until when it is ours follows at once.
     Gained(Acquisition, Box<Lease>),

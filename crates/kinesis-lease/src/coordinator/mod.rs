@@ -79,8 +79,6 @@ pub struct Coordinator {
     listing: Schedule,
     reporting: Schedule,
     leader: Leader,
-    /// Whether a leader may know of this worker.
-    is_reported: bool,
     journal: Option<Journal>,
 }
 
@@ -123,8 +121,7 @@ impl Coordinator {
             scan: Schedule::at_once(),
             listing: Schedule::at_once(),
             reporting: Schedule::after_another(),
-            leader: Leader::Unknown,
-            is_reported: false,
+            leader: Leader::default(),
             journal: None,
         }
     }
@@ -196,7 +193,7 @@ impl Coordinator {
             self.effects.push_back(Effect::ListShards);
         }
         if self.reporting.due.is_some_and(|due| due <= now) {
-            self.report(now);
+            self.report();
         }
     }
 
@@ -314,10 +311,10 @@ impl Coordinator {
         self.grips.values().filter(|grip| grip.is_held()).count()
     }
 
-    /// Whether no lease is held, asked for, being taken or being given back. After [`Coordinator::stop_taking`] nothing is left
+    /// Whether no lease is held, asked for, being taken or being given back, and no report is under way. After [`Coordinator::stop_taking`] nothing is left
     /// to do then.
     pub fn is_empty_handed(&self) -> bool {
-        self.grips.is_empty()
+        self.grips.is_empty() && !self.is_reporting()
     }
 
     fn new_acquisition(&mut self) -> (Acquisition, String) {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
-use super::schedule::Schedule;
 use super::{Coordinator, Effect, Loss, Mode};
 use crate::journal::Input;
 use crate::lease::Lease;
@@ -42,12 +41,13 @@ impl Coordinator {
         }
         if !std::mem::replace(&mut self.has_scanned, true) {
             self.plan_rows();
-            self.reporting = Schedule::at_once();
+            self.begin_to_report(now);
         }
         self.look_at_expiries(now);
         self.take_available(now);
         self.balance(now);
         self.note_unread(now);
+        self.retire_if_full();
     }
 
     /// Takes note of a row, which may be older than what this process knows of its own leases.

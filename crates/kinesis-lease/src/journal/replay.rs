@@ -202,6 +202,7 @@ impl Input {
             Self::BegunAnew(shard, outcome) => to.begun_anew(now, &shard, outcome),
             Self::LookedUp(acquisition, shard, row) => to.looked_up(now, acquisition, &shard, row),
             Self::Reported(reported) => to.reported(now, reported),
+            Self::Retired => to.retired(now),
             Self::Checkpoint(shard, acquisition, checkpoint) => {
                 to.checkpoint(now, &shard, acquisition, checkpoint);
             }

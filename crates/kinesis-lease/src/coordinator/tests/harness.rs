@@ -67,6 +67,8 @@ pub(super) struct World {
     pub(super) now: Duration,
     pub(super) table: Table,
     pub(super) stream: Vec<Shard>,
+    /// Whether leases were wanted in each report.
+    pub(super) reports: Vec<bool>,
     /// What a report is answered with.
     pub(super) reported: Reported,
     /// What the next scans show instead of the table.
@@ -113,6 +115,7 @@ impl World {
             now: Duration::ZERO,
             table: Table::default(),
             stream: Vec::new(),
+            reports: Vec::new(),
             reported: Reported::Unwanted,
             stale_scans: VecDeque::new(),
             faults: BTreeMap::new(),
@@ -269,11 +272,15 @@ impl World {
                 let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);
                 self.coordinator.looked_up(self.now, acquisition, &shard, outcome);
             }
-            Effect::Report => {
+            Effect::Report { wants_leases } => {
+                self.reports.push(wants_leases);
                 let outcome = error_of(self.fault(Call::Report)).map_or(Ok(self.reported.clone()), Err);
                 self.coordinator.reported(self.now, outcome);
             }
-            Effect::Retire => self.told.push(Told::Retire),
+            Effect::Retire => {
+                self.told.push(Told::Retire);
+                self.coordinator.retired(self.now);
+            }
             Effect::Gained(acquisition, lease) => {
                 assert!(self.held.insert(lease.shard.clone(), acquisition).is_none(), "gained twice");
                 self.told.push(Told::Gained(lease.shard.to_string()));

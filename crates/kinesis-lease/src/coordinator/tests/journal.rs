@@ -291,6 +291,7 @@ fn every_input_survives_a_journal() {
     let new = || NewLease::new(child("c", &["a"]), Checkpoint::Latest);
     let error = || store_errors()[0].clone();
     let unavailable = StreamError { kind: StreamErrorKind::Unavailable, message: "no list".into() };
+    let pulse = LeaderPulse { version: "7".into(), valid_for: secs(120) };
     let mut inputs = vec![
         Input::Tick,
         Input::Scanned(Ok(vec![full_row(), row("b", &[], Checkpoint::ShardEnd)])),
@@ -306,7 +307,8 @@ fn every_input_survives_a_journal() {
         Input::LookedUp(acquisition, shard(), Err(error())),
         Input::Reported(Ok(Reported::Unwanted)),
         Input::Reported(Ok(Reported::Stored(None))),
-        Input::Reported(Ok(Reported::Stored(Some(LeaderPulse("7".into()))))),
+        Input::Reported(Ok(Reported::Stored(Some(pulse)))),
+        Input::Retired,
         Input::Reported(Err(error())),
         Input::Checkpoint(shard(), acquisition, at(7)),
         Input::End(shard(), acquisition, vec![child("c", &["a"])]),
@@ -336,7 +338,7 @@ fn every_effect_survives_a_journal() {
         Effect::Write(acquisition, write()),
         Effect::Delete(shard(), 3),
         Effect::LookUp(acquisition, shard()),
-        Effect::Report,
+        Effect::Report { wants_leases: true },
         Effect::Retire,
         Effect::Gained(acquisition, Box::new(full_row())),
         Effect::Extended(shard(), acquisition, Duration::new(u64::MAX, 999_999_999)),

@@ -6,7 +6,8 @@ use crate::store::{LeaderPulse, Reported};
 use crate::testing::open;
 
 fn pulse(version: &str) -> Reported {
-    Reported::Stored(Some(LeaderPulse(version.to_owned())))
+    let version = version.to_owned();
+    Reported::Stored(Some(LeaderPulse { version, valid_for: secs(120) }))
 }
 
 /// A worker `me` with one lease, beside a KCL worker with five.
@@ -18,6 +19,11 @@ fn beside_the_kcl(reported: Reported) -> World {
 fn beside_the_kcl_with(free: &str, reported: Reported) -> World {
     let mut world = World::new(Checkpoint::TrimHorizon);
     world.reported = reported;
+    fill(&mut world, free);
+    world
+}
+
+fn fill(world: &mut World, free: &str) {
     world.stream = ["a", "b", "c", "d", "e", "f"].map(|shard| open(shard, &[])).into();
     for shard in world.stream.clone() {
         world.table.create(&NewLease::new((&shard).into(), Checkpoint::TrimHorizon));
@@ -28,7 +34,6 @@ fn beside_the_kcl_with(free: &str, reported: Reported) -> World {
     world.fail_next(Call::Scan, &[Fault::Throttled]);
     world.start();
     world.pass(secs(1));
-    world
 }
 
 fn others_renew(world: &mut World, time: Duration) {
@@ -41,29 +46,56 @@ fn others_renew(world: &mut World, time: Duration) {
 }
 
 #[test]
-fn a_worker_reports_at_once_and_each_half_minute() {
-    let mut world = World::holding_a();
-    assert_eq!(world.count(Call::Report), 0);
-    world = World::new(Checkpoint::TrimHorizon);
+fn a_worker_reports_once_it_has_seen_the_table_and_each_half_minute_from_then_on() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
+    world.reported = pulse("1");
+    world.fail_next(Call::Scan, &[Fault::Throttled]);
     world.start();
-    assert_eq!(world.count(Call::Report), 1);
-    world.pass(secs(330));
-    assert!((10..=13).contains(&world.count(Call::Report)), "{}", world.count(Call::Report));
+    assert!(world.reports.is_empty());
+    world.pass(secs(331));
+    assert!((10..=13).contains(&world.reports.len()), "{:?}", world.reports);
+    assert!(world.reports.iter().all(|wants_leases| *wants_leases));
 }
 
 #[test]
-fn a_report_that_fails_is_made_again_with_the_next_and_not_sooner() {
+fn it_is_looked_rarely_where_reports_are_unwanted_or_refused() {
+    for fault in [None, Some(Fault::Denied)] {
+        let mut world = World::new(Checkpoint::TrimHorizon);
+        fault.into_iter().for_each(|fault| world.fail_always(Call::Report, fault));
+        world.start();
+        world.pass(secs(600));
+        assert!((5..=7).contains(&world.reports.len()), "{:?}", world.reports);
+    }
+}
+
+#[test]
+fn a_report_that_fails_is_soon_made_again() {
     let mut world = World::new(Checkpoint::TrimHorizon);
-    world.fail_always(Call::Report, Fault::Denied);
+    world.reported = pulse("1");
+    world.fail_next(Call::Report, &[Fault::Throttled, Fault::LostReply]);
     world.start();
-    world.pass(secs(330));
-    assert!((10..=13).contains(&world.count(Call::Report)), "{}", world.count(Call::Report));
+    world.pass(secs(5));
+    assert_eq!(world.reports.len(), 3);
 }
 
 #[test]
 fn nothing_is_moved_while_a_leader_lives_and_free_leases_are_taken() {
     let mut world = beside_the_kcl(pulse("1"));
     for version in 0..10 {
+        world.reported = pulse(&version.to_string());
+        others_renew(&mut world, secs(30));
+    }
+    assert_eq!(world.held(), ["a"]);
+}
+
+#[test]
+fn a_report_that_fails_and_a_lock_that_changes_hands_say_nothing_against_the_leader() {
+    let mut world = beside_the_kcl(pulse("1"));
+    for (version, fault) in [(2, Fault::Throttled), (3, Fault::LostReply), (4, Fault::LostRequest)] {
+        world.fail_next(Call::Report, &[fault; 3]);
+        others_renew(&mut world, secs(30));
+        world.reported = Reported::Stored(None);
+        others_renew(&mut world, secs(30));
         world.reported = pulse(&version.to_string());
         others_renew(&mut world, secs(30));
     }
@@ -78,9 +110,20 @@ fn nothing_is_moved_before_it_is_known_whether_there_is_a_leader() {
 }
 
 #[test]
+fn a_leader_that_cannot_be_asked_for_is_waited_for_in_vain_for_two_minutes() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
+    world.fail_always(Call::Report, Fault::Throttled);
+    fill(&mut world, "a");
+    others_renew(&mut world, secs(110));
+    assert_eq!(world.held(), ["a"]);
+    others_renew(&mut world, secs(60));
+    assert_eq!(world.held().len(), 3);
+}
+
+#[test]
 fn leases_are_moved_once_the_leader_shows_itself_no_more() {
     let mut world = beside_the_kcl(pulse("1"));
-    others_renew(&mut world, secs(80));
+    others_renew(&mut world, secs(110));
     assert_eq!(world.held(), ["a"]);
     others_renew(&mut world, secs(60));
     assert_eq!(world.held().len(), 3);
@@ -96,34 +139,74 @@ fn leases_are_moved_where_nobody_leads() {
 }
 
 #[test]
-fn a_leader_that_cannot_be_reported_to_does_not_count() {
-    let mut world = beside_the_kcl(pulse("1"));
+fn a_leader_that_may_not_be_reported_to_does_not_count() {
+    let mut world = World::new(Checkpoint::TrimHorizon);
     world.fail_always(Call::Report, Fault::Denied);
-    others_renew(&mut world, secs(90));
+    fill(&mut world, "a");
+    others_renew(&mut world, secs(60));
     assert_eq!(world.held().len(), 3);
 }
 
 #[test]
-fn a_worker_with_all_the_leases_that_it_may_have_is_reported_no_more_until_it_wants_some() {
+fn a_worker_that_may_not_report_any_more_takes_back_what_it_reported() {
+    let mut world = beside_the_kcl(pulse("1"));
+    world.forget();
+    world.fail_always(Call::Report, Fault::Denied);
+    others_renew(&mut world, secs(60));
+    assert_eq!(world.told, [Told::Retire]);
+}
+
+#[test]
+fn a_worker_with_all_the_leases_that_it_may_have_is_reported_no_more_and_still_led() {
     let mut world = beside_the_kcl(pulse("1"));
     world.coordinator.settings.max_leases = 1;
     world.forget();
-    others_renew(&mut world, secs(120));
-    assert_eq!((world.count(Call::Report), world.told.as_slice()), (0, [Told::Retire].as_slice()));
+    world.reports.clear();
+    world.pass(secs(6));
+    assert_eq!((world.told.as_slice(), world.reports.len()), ([Told::Retire].as_slice(), 0));
+    for version in 2..6 {
+        world.reported = pulse(&version.to_string());
+        others_renew(&mut world, secs(30));
+    }
+    assert!(!world.reports.is_empty() && world.reports.iter().all(|wants_leases| !wants_leases));
+    assert_eq!(world.told, [Told::Retire], "once");
+    world.reports.clear();
     world.coordinator.settings.max_leases = 7;
     others_renew(&mut world, secs(60));
-    assert_ne!(world.count(Call::Report), 0);
+    assert!(world.reports.iter().any(|wants_leases| *wants_leases));
+    assert_eq!(world.held(), ["a"]);
 }
 
 #[test]
 fn a_worker_that_stops_takes_its_report_back() {
     let mut world = beside_the_kcl(pulse("1"));
     world.coordinator.stop_taking(world.now);
+    assert!(!world.coordinator.is_empty_handed());
     world.drain();
     assert!(world.told.contains(&Told::Retire));
     world.forget();
+    world.reports.clear();
     world.pass(secs(120));
-    assert_eq!(world.count(Call::Report), 0);
+    assert_eq!((world.reports.len(), world.told.len()), (0, 0));
+}
+
+#[test]
+fn a_report_that_is_under_way_at_a_stop_is_taken_back_when_it_has_ended() {
+    for fault in [None, Some(Fault::LostReply)] {
+        let mut world = World::new(Checkpoint::TrimHorizon);
+        world.coordinator.tick(world.now);
+        world.coordinator.scanned(world.now, Ok(Vec::new()));
+        world.coordinator.tick(world.now);
+        world.coordinator.stop_taking(world.now);
+        assert!(!world.coordinator.is_empty_handed());
+        world.reported = pulse("1");
+        fault.into_iter().for_each(|fault| world.fail_next(Call::Report, &[fault]));
+        world.drain();
+        assert_eq!(
+            (world.told.as_slice(), world.coordinator.is_empty_handed()),
+            ([Told::Retire].as_slice(), true)
+        );
+    }
 }
 
 #[test]

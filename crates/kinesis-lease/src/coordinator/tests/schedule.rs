@@ -57,6 +57,7 @@ fn one_scan_one_list_and_one_report_are_under_way() {
     world.inside().reporting = Schedule::at_once();
     world.coordinator.tick(world.now);
     world.coordinator.tick(world.now);
-    assert_eq!(world.coordinator.effects, [Effect::Scan, Effect::ListShards, Effect::Report]);
+    let report = Effect::Report { wants_leases: true };
+    assert_eq!(world.coordinator.effects, [Effect::Scan, Effect::ListShards, report]);
     assert_eq!(world.coordinator.next_wakeup(), None);
 }

@@ -172,7 +172,7 @@ impl Fleet {
     pub(super) fn kcl_leads(&mut self) {
         self.after(2 * FAILOVER, Event::KclLeads);
         let Some(leader) = self.kcl.iter().position(Kcl::is_alive) else { return };
-        self.pulse = LeaderPulse(format!("{:?}", self.now));
+        self.pulse = LeaderPulse { version: format!("{:?}", self.now), ..self.pulse.clone() };
         let rows: Vec<Lease> = self.table.rows.values().cloned().collect();
         for row in &rows {
             let is_available = self.kcl[leader].watch(self.now, row);

@@ -83,6 +83,7 @@ enum Reply {
     Deleted(ShardId, Result<Deleted, StoreError>),
     LookedUp(Acquisition, ShardId, Result<Option<Lease>, StoreError>),
     Reported(Result<Reported, StoreError>),
+    Retired,
 }
 
 #[derive(Debug)]
@@ -177,7 +178,7 @@ impl Fleet {
             processes: Vec::new(),
             kcl: Vec::new(),
             reports: BTreeMap::new(),
-            pulse: LeaderPulse(String::new()),
+            pulse: LeaderPulse { version: String::new(), valid_for: 6 * FAILOVER },
             processed: BTreeMap::new(),
             given_up: BTreeMap::new(),
             moved_at: Duration::ZERO,
@@ -376,6 +377,7 @@ impl Fleet {
             }
             Reply::LookedUp(acquisition, shard, row) => coordinator.looked_up(now, acquisition, &shard, row),
             Reply::Reported(reported) => coordinator.reported(now, reported),
+            Reply::Retired => coordinator.retired(now),
         }
     }
 
@@ -390,7 +392,7 @@ impl Fleet {
                 | Effect::Write(..)
                 | Effect::Delete(..)
                 | Effect::LookUp(..)
-                | Effect::Report
+                | Effect::Report { .. }
                 | Effect::Retire => {
                     let latency = self.latency();
                     self.after(latency, Event::Arrives(index, life, effect));

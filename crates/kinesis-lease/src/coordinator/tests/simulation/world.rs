@@ -67,9 +67,9 @@ impl Fleet {
                 let row = self.table.rows.get(&shard).cloned();
                 Reply::LookedUp(acquisition, shard, error.map_or(Ok(row), Err))
             }
-            Effect::Report if self.trial != Trial::Led => Reply::Reported(Ok(Reported::Unwanted)),
-            Effect::Report => {
-                if is_applied {
+            Effect::Report { .. } if self.trial != Trial::Led => Reply::Reported(Ok(Reported::Unwanted)),
+            Effect::Report { wants_leases } => {
+                if is_applied && wants_leases {
                     let worker = format!("worker-{index}").into();
                     self.reports.insert(worker, self.now);
                 }
@@ -79,7 +79,7 @@ impl Fleet {
                 if is_applied {
                     self.reports.remove(&format!("worker-{index}").into());
                 }
-                return;
+                Reply::Retired
             }
             told => panic!("{told:?}"),
         };

@@ -2,22 +2,32 @@
 //!
 //! Up to 3.4 they are in two tables of their own, from 3.5 on in rows of the lease table. Neither is ever made here.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures::{StreamExt, TryStreamExt, stream};
-use kinesis_lease::store::{LeaderPulse, Reported, WorkerReport};
+use futures::{StreamExt, stream};
+use kinesis_lease::store::{LeaderPulse, Reported};
 use kinesis_lease::{StoreError, WorkerId};
 use kinesis_record::ShardId;
 
 use super::error::Call;
+use super::row::Item;
 use super::{DynamoLeaseStore, row};
 
-/// The key of the row that is the leader's lock.
+/// The key of the leader's lock.
 const LEADER: &str = "Leader";
 /// Changes each half minute while the leader lives.
 const LOCK_VERSION: &str = "recordVersionNumber";
+/// Text, in milliseconds.
+const LOCK_DURATION: &str = "leaseDuration";
+/// As the KCL sets it, and what is believed of another value.
+const USUAL_DURATION: Duration = Duration::from_secs(120);
+const LONGEST_DURATION: Duration = Duration::from_secs(600);
+
+/// What tells of a KCL 3.5 that keeps everything in the lease table: rows of these kinds. Reports are none of them, since
+/// those are written here, too.
+pub(super) const ONE_TABLE: [&str; 3] = ["LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION"];
 
 /// How many leases are told of at once.
 const SHARDS_AT_ONCE: usize = 16;
@@ -35,7 +45,7 @@ struct Places {
 impl Places {
     fn of(store: &DynamoLeaseStore) -> Self {
         let table = &store.table;
-        if store.has_left_out(LEADER) {
+        if store.is_one_table() {
             return Self {
                 workers: table.clone(),
                 worker_key: row::LEASE_KEY,
@@ -56,33 +66,41 @@ impl Places {
 
 impl DynamoLeaseStore {
     /// A report without figures of the worker itself: the leader then goes by the throughput of its leases.
-    pub(super) async fn report_worker(&self, report: &WorkerReport) -> Result<Reported, StoreError> {
+    pub(super) async fn report_worker(
+        &self,
+        worker: &WorkerId,
+        wants_leases: bool,
+    ) -> Result<Reported, StoreError> {
         let places = Places::of(self);
-        let call = Call { table: &places.workers, ..self.call(&self.rows, "UpdateItem", None) };
-        match self.worker_row(&places, &report.worker).send().await {
-            Ok(_) => {}
+        let leader = self.leader(&places).await?;
+        if !wants_leases {
+            return Ok(Reported::Stored(leader));
+        }
+        match self.worker_row(&places, worker).send().await {
+            Ok(_) => Ok(Reported::Stored(leader)),
             Err(error) => match error.as_service_error() {
-                Some(refused) if refused.is_resource_not_found_exception() => return Ok(Reported::Unwanted),
-                _ => return Err(call.failed(&error)),
+                Some(refused) if refused.is_resource_not_found_exception() => Ok(Reported::Unwanted),
+                Some(refused) if refused.is_conditional_check_failed_exception() => {
+                    Err(self.call_of(&places.workers, "UpdateItem").unreadable(
+                        "the worker id is the name of a shard, which has its lease there: use another one",
+                    ))
+                }
+                _ => Err(self.call_of(&places.workers, "UpdateItem").failed(&error)),
             },
         }
-        let shards = report.throughput.iter();
-        let shards: Vec<_> =
-            shards.map(|(shard, kilobytes)| self.report_shard(&report.worker, shard, *kilobytes)).collect();
-        stream::iter(shards).buffer_unordered(SHARDS_AT_ONCE).try_collect::<()>().await?;
-        Ok(Reported::Stored(self.leader(&places).await?))
     }
 
     fn worker_row(&self, places: &Places, worker: &WorkerId) -> UpdateItemFluentBuilder {
-        let empty = || AttributeValue::M(Default::default());
+        let empty = || AttributeValue::M(Item::new());
         let mut set = vec![("lut", seconds()), ("sts", empty()), ("opr", empty())];
+        let mut request = self.rows.update_item().table_name(&places.workers);
         if places.is_one_table {
             // The support code 1 tells that the worker knows of rows that are no leases.
             set.extend([("entityType", row::text("WORKER_METRIC_STATS"))]);
             set.extend([("sup", row::number(1)), ("slu", seconds())]);
+            request = request.condition_expression(NO_LEASE);
         }
         let clauses: Vec<_> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
-        let mut request = self.rows.update_item().table_name(&places.workers);
         request = request.key(places.worker_key, row::text(worker.as_str()));
         for (name, value) in set {
             request = request
@@ -92,13 +110,19 @@ impl DynamoLeaseStore {
         request.update_expression(format!("SET {}", clauses.join(", ")))
     }
 
-    /// The counter stays as it is: the figure says nothing of who reads the shard, nor how far.
-    async fn report_shard(
+    pub(super) async fn tell_throughput_of(
         &self,
         worker: &WorkerId,
-        shard: &ShardId,
-        kilobytes: f64,
+        figures: &[(ShardId, f64)],
     ) -> Result<(), StoreError> {
+        let writes: Vec<_> =
+            figures.iter().map(|(shard, kilobytes)| self.tell_of(worker, shard, *kilobytes)).collect();
+        let outcomes = stream::iter(writes).buffer_unordered(SHARDS_AT_ONCE);
+        outcomes.fold(Ok(()), |all, outcome| async { all.and(outcome) }).await
+    }
+
+    /// The counter stays as it is: the figure says nothing of who reads the shard, nor how far.
+    async fn tell_of(&self, worker: &WorkerId, shard: &ShardId, kilobytes: f64) -> Result<(), StoreError> {
         let request = self
             .rows
             .update_item()
@@ -126,30 +150,46 @@ impl DynamoLeaseStore {
             Ok(reply) => reply.item,
             Err(error) => match error.as_service_error() {
                 Some(refused) if refused.is_resource_not_found_exception() => None,
-                _ => {
-                    let call = Call { table: &places.state, ..self.call(&self.rows, "GetItem", None) };
-                    return Err(call.failed(&error));
-                }
+                _ => return Err(self.call_of(&places.state, "GetItem").failed(&error)),
             },
         };
-        let version = lock.as_ref().and_then(|lock| lock.get(LOCK_VERSION)?.as_s().ok());
-        Ok(version.map(|version| LeaderPulse(version.clone())))
+        Ok(lock.as_ref().and_then(pulse))
     }
 
     pub(super) async fn retire_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let places = Places::of(self);
-        let request = self.rows.delete_item().table_name(&places.workers);
+        let mut request = self.rows.delete_item().table_name(&places.workers);
+        if places.is_one_table {
+            request = request.condition_expression(NO_LEASE);
+        }
         match request.key(places.worker_key, row::text(worker.as_str())).send().await {
             Ok(_) => Ok(()),
             Err(error) => match error.as_service_error() {
-                Some(refused) if refused.is_resource_not_found_exception() => Ok(()),
-                _ => {
-                    let call = Call { table: &places.workers, ..self.call(&self.rows, "DeleteItem", None) };
-                    Err(call.failed(&error))
+                Some(refused)
+                    if refused.is_resource_not_found_exception()
+                        || refused.is_conditional_check_failed_exception() =>
+                {
+                    Ok(())
                 }
+                _ => Err(self.call_of(&places.workers, "DeleteItem").failed(&error)),
             },
         }
     }
+
+    fn call_of<'a>(&'a self, table: &'a str, operation: &'static str) -> Call<'a> {
+        let kind = if table == self.table { "lease table" } else { "table" };
+        Call { table, kind, ..self.call(&self.rows, operation, None) }
+    }
+}
+
+/// A worker id may be anything, the name of a shard too.
+const NO_LEASE: &str = "attribute_not_exists(leaseCounter)";
+
+fn pulse(lock: &Item) -> Option<LeaderPulse> {
+    let version = lock.get(LOCK_VERSION)?.as_s().ok()?.clone();
+    let millis = lock.get(LOCK_DURATION).and_then(|millis| millis.as_s().ok()?.parse().ok());
+    let valid_for = millis.map_or(USUAL_DURATION, Duration::from_millis).min(LONGEST_DURATION);
+    Some(LeaderPulse { version, valid_for })
 }
 
 /// Now, as the KCL has it in its reports. Its leader compares it with its own clock, and takes a worker whose clock is a
