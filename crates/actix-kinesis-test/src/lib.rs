@@ -62,6 +62,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod background;
+pub mod check;
 mod consumer;
 mod fate;
 mod log;
