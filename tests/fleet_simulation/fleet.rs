@@ -22,6 +22,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const PUTTING: Duration = Duration::from_secs(20);
 /// Once faults are over, and for each record from then on, everything is done and stored within this time.
 pub(crate) const PROGRESS: Duration = Duration::from_secs(60);
+/// The rows of finished shards are deleted some time after five minutes.
+const CLEAN_UP: Duration = Duration::from_secs(300);
 /// A process that failed to start is started again after this time.
 const COMES_BACK: Duration = Duration::from_secs(2);
 
@@ -68,7 +70,8 @@ fn rules(trial: Trial) -> Rules {
         window: Some(slowest * FAILOVER + 4 * SECOND),
         progress: Some(PROGRESS),
         max_in_flight: Some(MAX_IN_FLIGHT as u64),
-        max_bytes: Some(MAX_BYTES),
+        // How much the next page holds is an estimate.
+        max_bytes: Some(2 * MAX_BYTES),
         owners_may_overlap: trial == Trial::Clocks,
     }
 }
@@ -84,6 +87,11 @@ async fn live(plan: Plan, deeds: Vec<Deed>) -> (Vec<Entry>, Vec<String>) {
     sleep_until(fleet.begin + CALM).await;
     fleet.calm();
     sleep(PUTTING + PROGRESS + SECOND).await;
+    if fleet.plan.is_long {
+        sleep(CLEAN_UP).await;
+        fleet.happen(&Deed { number: 0, at: CALM, what: What::Crash { process: 0, back_after: SECOND } });
+        sleep(PROGRESS).await;
+    }
     let failures = std::mem::take(&mut *fleet.failures.lock().unwrap());
     for life in fleet.lives() {
         life.end();

@@ -20,6 +20,7 @@
 
 mod fleet;
 mod panics;
+mod planted;
 mod process;
 mod processor;
 mod producer;

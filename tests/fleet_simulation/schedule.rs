@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) const CALM: Duration = Duration::from_secs(90);
 
 const SECOND: Duration = Duration::from_secs(1);
+/// How long a stream is written to before anybody reads it, if it is.
+const PRELUDE: Duration = Duration::from_secs(4);
 
 /// What a fleet goes through. The seed's remainder says which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) processes: Vec<Starting>,
     /// Whether a process that starts again has the worker id that it had before.
     pub(crate) keeps_names: bool,
+    /// Whether it goes on until the rows of finished shards are deleted, and a process starts again then.
+    pub(crate) is_long: bool,
     pub(crate) deeds: Vec<Deed>,
 }
 
@@ -194,8 +198,12 @@ impl Plan {
         let trial = Trial::of(seed);
         let mut chance = fastrand::Rng::with_seed(seed);
         let shards = chance.u32(1..5);
+        // Half of the streams have been resharded before anybody reads them.
+        let reshards = if chance.bool() { chance.usize(1..4) } else { 0 };
+        let prelude = if reshards > 0 { PRELUDE } else { Duration::ZERO };
         let processes = (0..chance.usize(2..5)).map(|index| Starting {
-            at: if index > 0 && chance.bool() { within(&mut chance, CALM / 2) } else { Duration::ZERO },
+            at: prelude
+                + if index > 0 && chance.bool() { within(&mut chance, CALM / 2) } else { Duration::ZERO },
             rate: match trial {
                 Trial::Clocks => 0.5 + 1.5 * chance.f64(),
                 Trial::Planned => 1.0,
@@ -208,16 +216,25 @@ impl Plan {
             shards,
             processes: processes.collect(),
             keeps_names: false,
+            is_long: false,
             deeds: Vec::new(),
         };
         plan.keeps_names = chance.bool();
-        let mut deeds: Vec<(Duration, What)> = (0..chance.usize(3..10))
-            .map(|_| (5 * SECOND + within(&mut chance, CALM - 10 * SECOND), plan.deed(&mut chance)))
-            .collect();
+        plan.is_long = chance.u32(0..8) == 0;
+        let mut deeds = Vec::new();
+        for _ in 0..reshards {
+            deeds.push((within(&mut chance, PRELUDE), plan.reshard(&mut chance)));
+        }
+        for _ in 0..chance.usize(3..10) {
+            let at = prelude + 5 * SECOND + within(&mut chance, CALM - 10 * SECOND - prelude);
+            deeds.push((at, plan.deed(&mut chance)));
+        }
         if trial != Trial::Planned {
-            let faults = (0..chance.usize(2..12))
-                .map(|_| (within(&mut chance, CALM - 10 * SECOND), plan.fault(&mut chance)));
-            deeds.extend(faults.collect::<Vec<_>>());
+            for _ in 0..chance.usize(2..12) {
+                let is_early = chance.u32(0..4) == 0;
+                let at = if is_early { prelude } else { within(&mut chance, CALM - 10 * SECOND) };
+                deeds.extend(plan.faults(&mut chance).into_iter().map(|what| (at, what)));
+            }
         }
         deeds.sort_by_key(|(at, _)| *at);
         let numbered = deeds.into_iter().enumerate();
@@ -225,14 +242,19 @@ impl Plan {
         plan
     }
 
+    fn reshard(&self, chance: &mut fastrand::Rng) -> What {
+        let which = chance.usize(0..64);
+        let target = chance.u32(1..7);
+        choose(chance, &[What::Split { which }, What::Merge { which }, What::UpdateCount { target }])
+    }
+
     fn deed(&self, chance: &mut fastrand::Rng) -> What {
         let process = chance.usize(0..self.processes.len());
         let which = chance.usize(0..64);
         let planned = [
             What::Stop { process, back_after: SECOND + within(chance, 15 * SECOND) },
-            What::Split { which },
-            What::Merge { which },
-            What::UpdateCount { target: chance.u32(1..7) },
+            self.reshard(chance),
+            self.reshard(chance),
             What::Drain { process, which, time: within(chance, 20 * SECOND) },
             What::Pause { process, which, time: within(chance, 20 * SECOND) },
         ];
@@ -251,14 +273,15 @@ impl Plan {
         }
     }
 
-    fn fault(&self, chance: &mut fastrand::Rng) -> What {
+    /// What goes wrong at the same time.
+    fn faults(&self, chance: &mut fastrand::Rng) -> Vec<What> {
         use {Calls as C, Mishap as M, Temper as T};
         let process = chance.usize(0..self.processes.len());
         let time = SECOND + within(chance, 20 * SECOND);
         let one_in = *choose(chance, &[&1, &2, &3, &5, &10, &20]);
         if chance.u32(0..3) == 0 {
             let tempers = [T::Slow, T::Stuck, T::Failing, T::Panicking, T::Late, T::Twice, T::Dropping];
-            return What::Events { process, time, temper: choose(chance, &tempers), one_in };
+            return vec![What::Events { process, time, temper: choose(chance, &tempers), one_in }];
         }
         let of_any = [M::Throttled, M::RequestLost, M::ReplyLost, M::Slow, M::Denied, M::Missing, M::Panic];
         let of_reads = [M::Expired, M::Empty, M::Encryption, M::Invalid];
@@ -278,7 +301,12 @@ impl Plan {
             _ if chance.bool() => choose(chance, special),
             _ => choose(chance, &of_any),
         };
-        What::Calls { process, time, calls, mishap, one_in }
+        let mut faults = vec![What::Calls { process, time, calls, mishap, one_in }];
+        if mishap == M::Partial {
+            // The list is asked whether a shard that is not found is gone.
+            faults.push(What::Calls { process, time, calls: C::Records, mishap: M::Missing, one_in: 5 });
+        }
+        faults
     }
 }
 

@@ -89,8 +89,8 @@ impl Mishap {
             Self::Expired => usual(chance, Twist::Expired),
             Self::Empty => usual(chance, Twist::Empty),
             Self::Partial => {
-                let which = chance.usize(0..64);
-                usual(chance, Twist::Partial(which))
+                let seed = chance.u64(..);
+                usual(chance, Twist::Partial(seed))
             }
             Self::Denied => Fault::Denied,
             Self::Missing => Fault::Missing,

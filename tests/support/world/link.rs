@@ -226,11 +226,12 @@ fn read(
     })
 }
 
-fn without_one_open(mut shards: Vec<Shard>, which: usize) -> Vec<Shard> {
-    let open: Vec<usize> = (0..shards.len()).filter(|index| shards[*index].is_open()).collect();
-    if let Some(index) = open.get(which % open.len().max(1)) {
-        shards.remove(*index);
-    }
+/// A part of a list, without an open shard at least.
+fn part_of(mut shards: Vec<Shard>, seed: u64) -> Vec<Shard> {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let open: Vec<_> = shards.iter().filter(|shard| shard.is_open()).map(|shard| shard.id.clone()).collect();
+    let missing = chance.choice(open);
+    shards.retain(|shard| Some(&shard.id) != missing.as_ref() && chance.bool());
     shards
 }
 
@@ -314,7 +315,7 @@ impl StreamApi for Link {
             let list = |place: &Place, kinesis: &mut Kinesis, twist| {
                 let shards = kinesis.list_shards(request, place.now())?.shards;
                 Ok(match twist {
-                    Twist::Partial(which) => without_one_open(shards, which),
+                    Twist::Partial(seed) => part_of(shards, seed),
                     _ => shards,
                 })
             };

@@ -48,8 +48,8 @@ pub(crate) enum Twist {
     Expired,
     /// The page has no records, whatever lies behind the iterator.
     Empty,
-    /// The list lacks an open shard, the one with this number or what is left of it modulo their count.
-    Partial(usize),
+    /// The list lacks an open shard, and others by chance, which begins with this number.
+    Partial(u64),
 }
 
 /// A call on its way.

@@ -19,6 +19,8 @@ pub(super) struct ShardHistory {
     pub(super) newest_token: Option<i64>,
     /// The greatest place that was delivered.
     pub(super) newest: Option<Position>,
+    /// How often its lease was taken.
+    pub(super) starts: usize,
     /// How far each process is.
     pub(super) readers: BTreeMap<String, Reader>,
 }
@@ -66,6 +68,7 @@ impl ShardHistory {
     }
 
     pub(super) fn started(&mut self, worker: &str, checkpoint: &Checkpoint) {
+        self.starts += 1;
         let reader = Reader { done: VecDeque::new(), start: checkpoint.position().cloned() };
         self.readers.insert(worker.to_owned(), reader);
     }

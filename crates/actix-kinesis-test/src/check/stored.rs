@@ -43,6 +43,12 @@ impl Checker {
     ) {
         let history = self.shard(shard);
         history.checkpoints.push((checkpoint.clone(), counter, worker.to_owned()));
+        if former == Some(&Checkpoint::Latest) && history.starts <= 1 {
+            // The first reader begins at the newest record of the moment, a little later than the row was made.
+            let passed =
+                history.records.iter_mut().filter(|(at, _)| Checkpoint::At((*at).clone()) <= *checkpoint);
+            passed.for_each(|(_, record)| record.is_unwanted |= record.delivered_by.is_none());
+        }
         let is_open =
             |record: &super::shard::RecordHistory| !record.is_unwanted && !record.is_done_by(worker);
         let first = history.between(former, checkpoint).find(|(_, record)| is_open(record));

@@ -70,7 +70,17 @@ fn a_record_that_is_never_delivered_is_missing_and_one_that_was_never_put_is_too
 
 #[test]
 fn what_was_put_before_a_start_from_latest_is_not_missing() {
-    assert_eq!(always(&history(&[PUT, "v row shard=a checkpoint=LATEST counter=0"])), []);
+    let made = "v row shard=a checkpoint=LATEST counter=0
+        v shard-started shard=a checkpoint=LATEST";
+    assert_eq!(always(&history(&[PUT, made])), []);
+    let third = "- put shard=a seq=3 sub=0 pk=k
+        - put shard=a seq=4 sub=0 pk=k";
+    let pin = "v row shard=a checkpoint=4/-1 counter=1
+        v delivery shard=a seq=4 sub=0 pk=k attempt=1";
+    assert_eq!(always(&history(&[PUT, made, third, pin])), []);
+    let second_start = "w shard-started shard=a checkpoint=LATEST";
+    let found = always(&history(&[PUT, made, third, second_start, pin]));
+    assert_eq!(found, [(Oracle::Checkpoint, 9), (Oracle::Complete, 10)]);
 }
 
 #[test]

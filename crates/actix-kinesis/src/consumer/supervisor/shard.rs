@@ -14,8 +14,8 @@ use tracing::{error, error_span, info, warn};
 use super::Supervisor;
 use crate::config::{FailurePolicy, InitialPosition};
 use crate::consumer::backoff::Backoff;
-use crate::consumer::clock::Clock;
 use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing, Store};
+use crate::consumer::clock::Clock;
 use crate::consumer::error::ConsumerError;
 use crate::consumer::event::FencingToken;
 use crate::consumer::failure::{
