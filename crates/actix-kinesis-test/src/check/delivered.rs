@@ -110,14 +110,18 @@ impl Checker {
         let Some((by, done_ms)) = history.records.get(position).and_then(|record| record.done.last()) else {
             return;
         };
+        let reader = history.readers.get(by);
         let reason = self.workers.get(by).and_then(|by| by.first_reason(shard, *done_ms));
         let Some(reason) = reason.filter(|reason| *reason <= now) else {
-            let text = format!("{worker} delivers {shard} {position} again, {by} was done with it");
-            let unexplained = (by.clone(), self.violation(Oracle::Repeat, text));
-            return self.unexplained.push(unexplained);
+            // What lies behind an open event cannot be stored.
+            if reader.and_then(|reader| reader.done_at(now)).is_some_and(|done| position <= done) {
+                let text = format!("{worker} delivers {shard} {position} again, {by} was done with it");
+                let unexplained = (by.clone(), self.violation(Oracle::Repeat, text));
+                self.unexplained.push(unexplained);
+            }
+            return;
         };
         let Some(window) = self.rules.window.map(|window| window.as_millis() as u64) else { return };
-        let reader = history.readers.get(by);
         let done = reader.and_then(|reader| reader.done_at(reason.saturating_sub(window)));
         if let Some(done) = done.filter(|done| position <= done) {
             let text = format!(

@@ -77,7 +77,7 @@ pub enum Oracle {
     Checkpoint,
     /// Nothing of a shard is delivered before its parents are at `SHARD_END`.
     Parents,
-    /// An event that was done with comes again only for a reason: a crash, a freeze, a lost lease, a failed shard, a stop
+    /// An event that was done with, as all before it, comes again only for a reason: a crash, a freeze, a lost lease, a failed shard, a stop
     /// that was not clean.
     Repeat,
     /// After these, no more comes again than what was done with last.

@@ -181,6 +181,11 @@ fn what_was_done_with_comes_again_for_a_reason_only() {
     assert_eq!(always(&history(&[PUT, READ, UNSTORED, by_itself])), [(Oracle::Repeat, 14)]);
     let open = UNSTORED.replace("done=true", "done=false");
     assert_eq!(always(&history(&[PUT, READ, &open, by_itself])), []);
+    let behind = "- put shard=a seq=4 sub=0 pk=k
+        v delivery shard=a seq=4 sub=0 pk=k attempt=1 token=1
+        v answer shard=a seq=4 sub=0 done=true";
+    let again = "w delivery shard=a seq=4 sub=0 pk=k attempt=1 token=3";
+    assert_eq!(always(&history(&[PUT, READ, &open, behind, TAKEN, AGAIN, again])), []);
 }
 
 #[test]
