@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use actix_kinesis::consumer::{ConsumerError, Stopped};
 use actix_kinesis_test::check::{Checker, Event, Rules, Violation};
+use kinesis_lease::{Lease, WorkerId};
 use kinesis_local::model::Settings;
 use kinesis_record::ShardId;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -159,6 +160,10 @@ impl Fleet {
                 (None, None) => return,
             };
             trace.tell_write(by, event);
+            if let Some(row) = after.filter(|row| before.is_none_or(|before| holders(before) != holders(row)))
+            {
+                trace.remark(by, format!("{}: {:?}", row.shard, holders(row)));
+            }
         });
         for (index, starting) in self.plan.processes.iter().enumerate() {
             self.later(starting.at, move |fleet| fleet.start(index));
@@ -376,6 +381,11 @@ impl Fleet {
         }
         self.trace.tell("", Event::Calm);
     }
+}
+
+/// Who has a lease, and who wants it.
+fn holders(row: &Lease) -> (Option<&WorkerId>, Option<&str>, Option<&WorkerId>, bool) {
+    (row.owner.as_ref(), row.token.as_deref(), row.asked_by.as_ref(), row.is_offered)
 }
 
 /// Chance for one purpose.

@@ -236,6 +236,14 @@ impl Plan {
                 deeds.extend(plan.faults(&mut chance).into_iter().map(|what| (at, what)));
             }
         }
+        if reshards > 0 && trial != Trial::Planned && chance.u32(0..3) == 0 {
+            // Who makes the first rows sees a part of the stream.
+            let (time, calls, mishap) = (10 * SECOND, Calls::Lists, Mishap::Partial);
+            let everybody = 0..plan.processes.len();
+            deeds.extend(
+                everybody.map(|process| (prelude, What::Calls { process, time, calls, mishap, one_in: 2 })),
+            );
+        }
         deeds.sort_by_key(|(at, _)| *at);
         let numbered = deeds.into_iter().enumerate();
         plan.deeds = numbered.map(|(number, (at, what))| Deed { number, at, what }).collect();
