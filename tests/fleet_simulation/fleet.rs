@@ -90,7 +90,7 @@ async fn live(plan: Plan, deeds: Vec<Deed>) -> (Vec<Entry>, Vec<String>) {
     sleep(PUTTING + PROGRESS + SECOND).await;
     if fleet.plan.is_long {
         sleep(CLEAN_UP).await;
-        fleet.happen(&Deed { number: 0, at: CALM, what: What::Crash { process: 0, back_after: SECOND } });
+        fleet.happen(&Deed { number: 0, at: CALM, what: What::Stop { process: 0, back_after: SECOND } });
         sleep(PROGRESS).await;
     }
     let failures = std::mem::take(&mut *fleet.failures.lock().unwrap());

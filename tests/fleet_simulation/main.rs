@@ -19,6 +19,9 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod fleet;
+#[allow(dead_code, reason = "each of the tests uses a part of it")]
+#[path = "../support/logs.rs"]
+mod logs;
 mod panics;
 mod planted;
 mod process;
@@ -123,6 +126,7 @@ fn list_failing_seeds() {
 #[test]
 fn replay_a_seed() {
     let Some(seed) = number("FLEET_SEED") else { return };
+    logs::install();
     let mut plan = Plan::of(seed);
     if let Ok(kept) = std::env::var("FLEET_DEEDS") {
         let kept: Vec<usize> = kept.split(',').filter_map(|number| number.parse().ok()).collect();

@@ -20,7 +20,11 @@ impl fmt::Display for Entry {
         match self {
             Self::Line(line) => line.fmt(f),
             Self::Remark { at_ms, worker, text } => {
-                write!(f, "{}", serde_json::json!({"unix_ms": at_ms, "worker": worker, "remark": text}))
+                write!(
+                    f,
+                    "{}",
+                    serde_json::json!({"unix_ms": at_ms, "worker": worker, "event": "remark", "text": text})
+                )
             }
         }
     }

@@ -205,17 +205,14 @@ impl Checker {
             Event::ShardRestarts { shard } => {
                 let worker = self.worker(worker);
                 worker.restarts.entry(shard.clone()).or_default().push(at_ms);
-                worker.let_go(shard);
+                self.let_go(line, shard);
             }
             Event::LeaseLost { shard } => {
                 let worker = self.worker(worker);
                 worker.losses.entry(shard.clone()).or_default().push(at_ms);
-                worker.let_go(shard);
+                self.let_go(line, shard);
             }
-            Event::ConsumerShutdown { shard } => {
-                let worker = self.worker(worker);
-                worker.let_go(shard);
-            }
+            Event::ConsumerShutdown { shard } => self.let_go(line, shard),
             Event::Load { in_flight, bytes } => self.loaded(worker, *in_flight, *bytes),
             Event::Crashed => {
                 let worker = self.worker(worker);
@@ -259,6 +256,12 @@ impl Checker {
 
     fn worker(&mut self, worker: &str) -> &mut WorkerHistory {
         self.workers.entry(worker.to_owned()).or_default()
+    }
+
+    /// A process has ended its work on the shard, for now or for good.
+    fn let_go(&mut self, line: &Line, shard: &str) {
+        self.worker(&line.worker).in_flight.retain(|(of, _)| of != shard);
+        self.shard(shard).forget(&line.worker);
     }
 
     fn violated(&mut self, oracle: Oracle, text: String) {
@@ -314,11 +317,6 @@ impl Checker {
 }
 
 impl WorkerHistory {
-    /// Nothing of the shard is under way any more.
-    fn let_go(&mut self, shard: &str) {
-        self.in_flight.retain(|(of, _)| of != shard);
-    }
-
     /// The first moment since `since` at which something happened for which events of the shard may come again.
     fn first_reason(&self, shard: &str, since: u64) -> Option<u64> {
         let losses = self.losses.get(shard).into_iter().flatten();

@@ -90,6 +90,15 @@ impl ShardHistory {
         }
     }
 
+    /// What the process was done with behind an open event is forgotten: whoever reads the shard next begins before it.
+    pub(super) fn forget(&mut self, worker: &str) {
+        let Some(reader) = self.readers.get(worker) else { return };
+        let last = reader.done.back().map(|(_, last)| last).or(reader.start.as_ref()).cloned();
+        let behind =
+            self.records.range_mut((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        behind.for_each(|(_, record)| record.done.retain(|(by, _)| by != worker));
+    }
+
     /// The checkpoint that was stored before the lease was acquired with this token, or by its owner since.
     pub(super) fn stored_under(&self, worker: &str, token: i64) -> Option<&Checkpoint> {
         let is_before = |(_, counter, by): &&(Checkpoint, i64, String)| *counter <= token || by == worker;

@@ -184,6 +184,11 @@ fn what_was_done_with_comes_again_for_a_reason_only() {
     let behind = "- put shard=a seq=4 sub=0 pk=k
         v delivery shard=a seq=4 sub=0 pk=k attempt=1 token=1
         v answer shard=a seq=4 sub=0 done=true";
+    let paused = "v consumer-shutdown shard=a
+        v delivery shard=a seq=3 sub=0 pk=k attempt=1 token=1
+        v answer shard=a seq=3 sub=0 done=true
+        v delivery shard=a seq=4 sub=0 pk=k attempt=1 token=1";
+    assert_eq!(always(&history(&[PUT, READ, &open, behind, paused])), []);
     let again = "w delivery shard=a seq=4 sub=0 pk=k attempt=1 token=3";
     assert_eq!(always(&history(&[PUT, READ, &open, behind, TAKEN, AGAIN, again])), []);
 }
