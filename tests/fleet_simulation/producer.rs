@@ -66,7 +66,7 @@ impl Producer {
         let key = self.key();
         if self.chance.u32(0..3) > 0 {
             let data = self.data();
-            return self.put_record(&key, data, &[key.clone()]);
+            return self.put_record(&key, data, std::slice::from_ref(&key));
         }
         let mut keys = vec![key.clone()];
         let shards = self.place.open_shards();

@@ -100,8 +100,8 @@ fn build(copied: &Path, target: &Path) -> Result<String, String> {
         .unwrap();
     let messages = String::from_utf8_lossy(&built.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let programs = messages.filter_map(|message| message["executable"].as_str().map(str::to_owned));
-    let program = programs.last().filter(|_| built.status.success());
+    let mut programs = messages.filter_map(|message| message["executable"].as_str().map(str::to_owned));
+    let program = programs.next_back().filter(|_| built.status.success());
     program.ok_or_else(|| String::from_utf8_lossy(&built.stderr).into_owned())
 }
 
