@@ -1,5 +1,6 @@
 //! A run: the fleet, its stream, and what is done to both.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::process::{FAILOVER, Life, MAX_BYTES, MAX_IN_FLIGHT, Making, WallClock};
 use crate::processor::Moods;
-use crate::producer::{Producer, Told};
+use crate::producer::Producer;
 use crate::schedule::{CALM, Deed, Plan, Trial, What};
 use crate::trace::{Entry, Trace};
 use crate::wire::Wire;
@@ -22,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Records are put until then, from the calm on.
 const PUTTING: Duration = Duration::from_secs(20);
 /// Once faults are over, and for each record from then on, everything is done and stored within this time.
-pub(crate) const PROGRESS: Duration = Duration::from_secs(60);
+pub(crate) const PROGRESS: Duration = Duration::from_secs(30);
 /// The rows of finished shards are deleted some time after five minutes.
 const CLEAN_UP: Duration = Duration::from_secs(300);
 /// A process that failed to start is started again after this time.
@@ -108,7 +109,8 @@ struct Fleet {
     begin: Instant,
     place: Place,
     trace: Trace,
-    told: Told,
+    /// The shards that were told of.
+    told: Arc<Mutex<BTreeSet<ShardId>>>,
     seats: Arc<Mutex<Vec<Seat>>>,
     failures: Arc<Mutex<Vec<String>>>,
 }
@@ -141,15 +143,14 @@ impl Fleet {
             former: Vec::new(),
         });
         let seats = Arc::new(Mutex::new(seats.collect()));
-        let (told, failures) = (Told::default(), Arc::default());
+        let (told, failures) = (Arc::default(), Arc::default());
         Self { plan: Arc::new(plan), begin, place, trace, told, seats, failures }
     }
 
     fn begin(&self) {
-        self.told.tell(&self.place, &self.trace);
-        let (trace, told, place) = (self.trace.clone(), self.told.clone(), self.place.clone());
+        self.tell_of_new_shards();
+        let trace = self.trace.clone();
         self.place.watch_rows(move |by, before, after| {
-            told.tell(&place, &trace);
             let event = match (before, after) {
                 (_, Some(row)) => Event::Row {
                     shard: row.shard.to_string(),
@@ -171,7 +172,6 @@ impl Fleet {
         let producer = Producer {
             place: self.place.clone(),
             trace: self.trace.clone(),
-            told: self.told.clone(),
             chance: chance(self.plan.seed, 1),
         };
         let end = self.begin + CALM + PUTTING;
@@ -338,7 +338,17 @@ impl Fleet {
             }
             _ => {}
         }
-        self.told.tell(&self.place, &self.trace);
+        self.tell_of_new_shards();
+    }
+
+    fn tell_of_new_shards(&self) {
+        let mut told = self.told.lock().unwrap();
+        for shard in self.place.shards() {
+            if told.insert(shard.id.clone()) {
+                let parents = shard.parents.iter().map(ToString::to_string).collect();
+                self.trace.tell("", Event::Shard { shard: shard.id.to_string(), parents });
+            }
+        }
     }
 
     fn operate(&self, process: usize, which: usize, time: Duration, is_drain: bool) {

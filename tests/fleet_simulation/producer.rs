@@ -1,7 +1,5 @@
 //! Puts numbered records into the stream.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_kinesis_test::Aggregate;
@@ -18,27 +16,9 @@ const KEYS: usize = 12;
 /// An aggregate has more user records than there are digits.
 const MOST_IN_AGGREGATE: usize = 14;
 
-/// Knows which shards have been told of.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<BTreeSet<String>>>);
-
-impl Told {
-    /// Tells of the shards that are new.
-    pub(crate) fn tell(&self, place: &Place, trace: &Trace) {
-        let mut told = self.0.lock().unwrap();
-        for shard in place.shards() {
-            if told.insert(shard.id.to_string()) {
-                let parents = shard.parents.iter().map(ToString::to_string).collect();
-                trace.tell("", Event::Shard { shard: shard.id.to_string(), parents });
-            }
-        }
-    }
-}
-
 pub(crate) struct Producer {
     pub(crate) place: Place,
     pub(crate) trace: Trace,
-    pub(crate) told: Told,
     pub(crate) chance: fastrand::Rng,
 }
 
@@ -89,7 +69,6 @@ impl Producer {
             Ok(put) => put,
             Err(refusal) => return self.trace.remark("", format!("PutRecord: {refusal}")),
         };
-        self.told.tell(&self.place, &self.trace);
         let (shard, seq): (String, SequenceNumber) = (put.shard_id.to_string(), put.sequence_number);
         for (sub, pk) in (0..).zip(keys) {
             let (shard, seq, pk) = (shard.clone(), seq.clone(), pk.clone());

@@ -105,13 +105,6 @@ pub struct Position {",
         replace: " {",
     },
     Bug {
-        name: "a lost lease does not stop its worker",
-        file: SHARD,
-        find: "worker.do_send(StopWorker::LeaseLost(loss));",
-        replace: "self.parts.board.remove_shard(shard);
-            let _ = (worker, loss);",
-    },
-    Bug {
         name: "reading goes on behind the whole aggregate",
         file: SHARD,
         find: "fencing_token, start.position().cloned())",

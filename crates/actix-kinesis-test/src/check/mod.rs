@@ -243,6 +243,8 @@ impl Checker {
             }
         }
         self.check_the_end();
+        self.violations.sort_by_key(|violation| violation.line);
+        self.violations.truncate(MOST_TOLD);
         self.violations
     }
 
