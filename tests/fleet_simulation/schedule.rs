@@ -171,6 +171,7 @@ pub(crate) enum Mishap {
     Stale,
     Expired,
     Empty,
+    Severed,
     Partial,
     Denied,
     Missing,
@@ -244,6 +245,15 @@ impl Plan {
                 everybody.map(|process| (prelude, What::Calls { process, time, calls, mishap, one_in: 2 })),
             );
         }
+        if trial == Trial::Latest && chance.u32(0..3) == 0 {
+            // Whoever begins at the newest record ends before it has seen one.
+            let (time, calls, mishap) = (8 * SECOND, Calls::Records, Mishap::Throttled);
+            for process in 0..plan.processes.len() {
+                deeds.push((prelude, What::Calls { process, time, calls, mishap, one_in: 1 }));
+            }
+            let at = prelude + 2 * SECOND + within(&mut chance, 4 * SECOND);
+            deeds.push((at, What::Crash { process: 0, back_after: SECOND }));
+        }
         deeds.sort_by_key(|(at, _)| *at);
         let numbered = deeds.into_iter().enumerate();
         plan.deeds = numbered.map(|(number, (at, what))| Deed { number, at, what }).collect();
@@ -292,7 +302,7 @@ impl Plan {
             return vec![What::Events { process, time, temper: choose(chance, &tempers), one_in }];
         }
         let of_any = [M::Throttled, M::RequestLost, M::ReplyLost, M::Slow, M::Denied, M::Missing, M::Panic];
-        let of_reads = [M::Expired, M::Empty, M::Encryption, M::Invalid];
+        let of_reads = [M::Expired, M::Empty, M::Severed, M::Encryption, M::Invalid];
         let calls = [C::All, C::Writes, C::Scans, C::LookUps, C::Lists, C::Iterators, C::Records];
         let calls = choose(chance, &calls);
         let special: &[M] = match calls {

@@ -88,6 +88,7 @@ impl Mishap {
             }
             Self::Expired => usual(chance, Twist::Expired),
             Self::Empty => usual(chance, Twist::Empty),
+            Self::Severed => usual(chance, Twist::Severed),
             Self::Partial => {
                 let seed = chance.u64(..);
                 usual(chance, Twist::Partial(seed))

@@ -211,6 +211,18 @@ fn read(
         let next = Some(ShardIterator(iterators.lead_on(iterator)));
         return Ok(RecordsPage { records: Vec::new(), next, behind: HOLLOW_BEHIND, children: Vec::new() });
     }
+    if let Some(shard) = iterators.shards.get(iterator).cloned() {
+        let is_severed = iterators.severed.remove(&shard);
+        if twist == Twist::Severed && !is_severed {
+            iterators.severed.insert(shard);
+            return Ok(RecordsPage {
+                records: Vec::new(),
+                next: None,
+                behind: HOLLOW_BEHIND,
+                children: Vec::new(),
+            });
+        }
+    }
     let meant = iterators.meant.get(iterator).cloned().unwrap_or_else(|| iterator.to_owned());
     let request = GetRecordsRequest { shard_iterator: meant, stream: STREAM.into(), limit: Some(limit) };
     let reply = kinesis.get_records(request, place.now())?;

@@ -45,6 +45,8 @@ struct Iterators {
     /// The shards that they are for.
     shards: BTreeMap<String, ShardId>,
     expired: BTreeSet<String>,
+    /// The shards whose last page had no iterator to go on with.
+    severed: BTreeSet<ShardId>,
     /// Those that bring an empty page, with the one that leads on from there.
     hollow: BTreeMap<String, String>,
     /// What those that lead on from an empty page stand for.

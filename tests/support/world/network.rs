@@ -48,6 +48,8 @@ pub(crate) enum Twist {
     Expired,
     /// The page has no records, whatever lies behind the iterator.
     Empty,
+    /// The page has no records and no iterator to go on with, though the shard has not ended. Not twice in a row.
+    Severed,
     /// The list lacks an open shard, and others by chance, which begins with this number.
     Partial(u64),
 }
