@@ -45,10 +45,11 @@ use tally::Tally;
 pub(crate) const PLANNED_PANIC: &str = "as planned";
 
 /// Without `FLEET_SEEDS`, the seeds below this one.
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 160;
 
-/// Seeds that have shown a fault, which is mended.
-const REGRESSIONS: [u64; 0] = [];
+/// Seeds that have shown a fault, which is mended: a shard that came later was given its share of the events under way
+/// while another one still had more than that.
+const REGRESSIONS: [u64; 1] = [1708];
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

@@ -24,7 +24,6 @@ const CHECKPOINT: &str = "crates/actix-kinesis/src/consumer/checkpoint.rs";
 const SHARD: &str = "crates/actix-kinesis/src/consumer/supervisor/shard.rs";
 const STOP: &str = "crates/actix-kinesis/src/consumer/supervisor/stop.rs";
 const CURSOR: &str = "crates/actix-kinesis/src/consumer/fetch/cursor.rs";
-const ATTEMPT: &str = "crates/actix-kinesis/src/consumer/fetch/attempt.rs";
 
 pub(crate) const BUGS: &[Bug] = &[
     Bug {
@@ -176,8 +175,8 @@ pub struct Position {",
     Bug {
         name: "the window has no end",
         file: WORKER,
-        find: "if self.tracker.in_flight() >= window {",
-        replace: "if self.tracker.in_flight() >= window.max(100_000) {",
+        find: "if in_flight >= window || !self.equipment.share.has_room() {",
+        replace: "if in_flight >= window.max(100_000) {",
     },
     Bug {
         name: "a shard is forgotten when its processor panics",
@@ -197,12 +196,6 @@ pub struct Position {",
         file: CURSOR,
         find: "Checkpoint::Latest => latest_since.map_or(StartAt::Latest, StartAt::Timestamp),",
         replace: "Checkpoint::Latest => latest_since.map_or(StartAt::Latest, |_| StartAt::Latest),",
-    },
-    Bug {
-        name: "a page without an iterator is the end of the shard",
-        file: ATTEMPT,
-        find: "if !is_told && (shard.is_open() || !self.cursor.was_severed()) {",
-        replace: "if !is_told && shard.is_open() && !self.cursor.was_severed() {",
     },
     Bug {
         name: "a checkpoint that fails is not tried again",
