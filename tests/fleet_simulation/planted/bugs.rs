@@ -209,11 +209,4 @@ pub struct Position {",
             }
             sleep(self.conf.interval).await;",
     },
-    Bug {
-        name: "a late answer to an event that is delivered again is no answer",
-        file: TRACKER,
-        find: "EventProcessed::Processed | EventProcessed::Skipped => self.settle(id),",
-        replace: "EventProcessed::Processed | EventProcessed::Skipped if self.is_in_flight(id, attempt) => self.settle(id),
-            EventProcessed::Processed | EventProcessed::Skipped => Verdict::Late,",
-    },
 ];
