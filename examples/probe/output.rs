@@ -38,6 +38,8 @@ pub(crate) enum Happening<'a> {
         len: usize,
         sha256: String,
         attempt: u32,
+        /// `leaseCounter` as it was when the lease was acquired.
+        token: i64,
         aggregated: bool,
     },
     Started,

@@ -164,6 +164,7 @@ fn delivery(message: &ProcessEvent) -> Happening<'_> {
         len: event.payload().len(),
         sha256: format!("{:x}", Bytes::copy_from_slice(&Sha256::digest(event.payload()))),
         attempt: message.attempt,
+        token: event.fencing_token().lease_counter,
         aggregated: event.is_aggregated(),
     }
 }

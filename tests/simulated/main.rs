@@ -19,6 +19,8 @@ mod reshard;
 mod status;
 mod storms;
 mod time;
+#[allow(dead_code, unused_imports, reason = "each of the tests uses a part of it")]
+#[path = "../support/world/mod.rs"]
 mod world;
 
 use std::time::Duration;

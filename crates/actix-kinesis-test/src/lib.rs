@@ -45,6 +45,7 @@
 //!
 //! - [`TestStream`] is a stream in a local AWS of its own: put records, split and merge shards, inject [`faults`].
 //! - [`TestConsumer`] is a consumer of it: wait until something is so, stop it or crash it, see what it stored.
+//! - [`check`] looks for what no fleet may do in a recorded history.
 //! - [`Seen`] is what consumers did: messages to processors, how each delivery ended, notices; with assertions.
 //!
 //! The consumer is the one of production, unchanged: it is watched through
@@ -62,6 +63,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod background;
+pub mod check;
 mod consumer;
 mod fate;
 mod log;

@@ -39,7 +39,7 @@ mod world;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Arbiter, Recipient};
 use aws_credential_types::provider::SharedCredentialsProvider;
@@ -48,6 +48,7 @@ use tokio::sync::watch;
 use tracing::error_span;
 
 use crate::config::ConsumerConf;
+use clock::WallClock;
 use observe::Observer;
 use placement::Arbiters;
 use status::StatusBoard;
@@ -104,6 +105,7 @@ impl KinesisConsumer {
             world: None,
             placement: Placement::default(),
             seed: None,
+            wall_clock: WallClock::default(),
         }
     }
 
@@ -220,6 +222,7 @@ pub struct ConsumerBuilder {
     world: Option<World>,
     placement: Placement,
     seed: Option<u64>,
+    wall_clock: WallClock,
 }
 
 impl ConsumerBuilder {
@@ -264,6 +267,14 @@ impl ConsumerBuilder {
         self
     }
 
+    /// Takes the time of day from `read` instead of the host's clock, a simulated one for instance. It says from where
+    /// `LATEST` and instants are read, and nothing that keeps two instances apart. It is read when the consumer starts and
+    /// whenever a shard does.
+    pub fn wall_clock(mut self, read: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.wall_clock = WallClock::new(read);
+        self
+    }
+
     /// Starts the consumer; see [`KinesisConsumer::start`].
     ///
     /// # Errors
@@ -299,6 +310,7 @@ impl ConsumerBuilder {
             status: status_sender,
             ending: ending_sender,
             random: self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+            wall_clock: self.wall_clock,
             span,
             conf: Arc::clone(&conf),
         };

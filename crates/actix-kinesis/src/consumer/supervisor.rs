@@ -28,7 +28,7 @@ use tracing::{Instrument, Span, debug, error, info, warn};
 
 use super::backoff::Backoff;
 use super::checkpoint::{LeaseRequest, WriteLease};
-use super::clock::Clock;
+use super::clock::{Clock, WallClock};
 use super::error::{ConsumerError, Stopped};
 use super::load::Load;
 use super::notice::ConsumerNotice;
@@ -70,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) status: watch::Sender<ConsumerStatus>,
     pub(crate) ending: watch::Sender<Ending>,
     pub(crate) random: fastrand::Rng,
+    pub(crate) wall_clock: WallClock,
     pub(crate) span: Span,
 }
 
@@ -119,10 +120,10 @@ impl Supervisor {
         let worker = &parts.conf.worker;
         Self {
             load: Arc::new(Load::new(worker.max_in_flight_events, worker.max_bytes)),
+            clock: Clock::new(&parts.wall_clock),
             parts,
             address: None,
             epoch: Instant::now(),
-            clock: Clock::new(),
             new_rows: BTreeSet::new(),
             world: None,
             coordinator: None,

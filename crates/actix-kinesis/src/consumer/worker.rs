@@ -176,7 +176,9 @@ impl ConsumerWorker {
             while let Some(processor) = &self.processor {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
                 let window = if self.one_at_a_time { 1 } else { self.window.size(limit) };
-                if self.tracker.in_flight() >= window {
+                let in_flight = self.tracker.in_flight();
+                self.equipment.share.set_under_way(in_flight);
+                if in_flight >= window || !self.equipment.share.has_room() {
                     break;
                 }
                 let Some(delivery) = self.tracker.next_delivery() else { break };
@@ -185,6 +187,7 @@ impl ConsumerWorker {
             }
             self.arm_timer(ctx);
         }
+        self.equipment.share.set_under_way(self.tracker.in_flight());
         self.equipment.gauges.in_flight.set(self.tracker.in_flight() as u64);
         self.equipment.gauges.buffered_bytes.set(self.tracker.bytes() as u64);
         self.tell_room();

@@ -29,11 +29,13 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Behind `checkpoint`. `initial_timestamp` is what `AT_TIMESTAMP` stands for; without it that is the oldest
-    /// record. `latest_since` is what `LATEST` stands for, if the shard has been started at it before.
+    /// record. `latest_since` is what `LATEST` stands for, if the shard has been started at it before. `clock` tells when
+    /// an instant has come.
     pub(crate) fn new(
         checkpoint: &Checkpoint,
         initial_timestamp: Option<SystemTime>,
         latest_since: Option<SystemTime>,
+        clock: Clock,
     ) -> Self {
         let start = match checkpoint {
             Checkpoint::AtTimestamp => initial_timestamp.map_or(StartAt::TrimHorizon, StartAt::Timestamp),
@@ -42,7 +44,7 @@ impl Cursor {
             Checkpoint::At(Position { sequence, .. }) => StartAt::At(sequence.clone()),
         };
         let resumed = checkpoint.position().map(|position| position.sequence.clone());
-        Self { start, resumed, iterator: None, severed: false, clock: Clock::new() }
+        Self { start, resumed, iterator: None, severed: false, clock }
     }
 
     pub(super) fn iterator(&self) -> Option<&ShardIterator> {

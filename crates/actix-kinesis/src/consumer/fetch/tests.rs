@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
+use crate::consumer::clock::{Clock, WallClock};
 use crate::consumer::event::FencingToken;
 use stream::{Call, Fault, Stream};
 
@@ -127,7 +128,7 @@ impl Reading {
         let fetcher = Fetcher {
             api: Arc::clone(stream) as Arc<dyn StreamApi>,
             shard: stream::shard_id(),
-            cursor: Cursor::new(&checkpoint, initial_timestamp, None),
+            cursor: Cursor::new(&checkpoint, initial_timestamp, None, Clock::new(&WallClock::default())),
             unpacker: Unpacker::new(
                 stream::shard_id(),
                 range,

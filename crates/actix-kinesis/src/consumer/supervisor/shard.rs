@@ -15,6 +15,7 @@ use super::Supervisor;
 use crate::config::{FailurePolicy, InitialPosition};
 use crate::consumer::backoff::Backoff;
 use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing, Store};
+use crate::consumer::clock::Clock;
 use crate::consumer::error::ConsumerError;
 use crate::consumer::event::FencingToken;
 use crate::consumer::failure::{
@@ -238,9 +239,10 @@ impl Supervisor {
         let (notifier, conf) = (self.parts.notifier.clone(), self.parts.conf.polling.clone());
         let (hash_range, random) = (slot.hash_range, self.parts.random.fork());
         let fencing_token = slot.fencing_token;
+        let clock = Clock::new(&self.parts.wall_clock);
         let make_fetcher = move |worker: Addr<ConsumerWorker>, room| Fetcher {
             api: stream,
-            cursor: Cursor::new(&start, initial_timestamp, latest_since),
+            cursor: Cursor::new(&start, initial_timestamp, latest_since, clock),
             unpacker: Unpacker::new(shard.clone(), hash_range, fencing_token, start.position().cloned()),
             shard,
             room,

@@ -1,0 +1,148 @@
+//! What a delivery tells.
+
+use kinesis_record::{Checkpoint, Position};
+
+use super::{Checker, Oracle};
+
+pub(super) struct Delivery<'a> {
+    pub(super) shard: &'a str,
+    pub(super) position: Position,
+    pub(super) attempt: u32,
+    pub(super) token: Option<i64>,
+}
+
+impl Checker {
+    pub(super) fn delivered(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
+        let &Delivery { shard, ref position, attempt, token } = delivery;
+        let is_known = self.shard(shard).records.get(position).is_some_and(|record| record.number.is_some());
+        if self.has_puts && !is_known {
+            self.violated(Oracle::Complete, format!("{shard} {position} is delivered, and was never put"));
+        }
+        self.check_parents(shard);
+        if let Some(token) = token {
+            self.check_token(worker, delivery, token);
+        }
+        let at_ms = self.at_ms;
+        let history = self.shard(shard);
+        let is_first = history.newest.as_ref().is_none_or(|newest| newest < position);
+        let record = history.records.entry(position.clone()).or_default();
+        let number = record.number;
+        match record.delivered_by.replace(worker.to_owned()) {
+            Some(former) => self.check_repeat(worker, delivery, &former, at_ms),
+            None => {
+                history.newest = history.newest.take().max(Some(position.clone()));
+                if !is_first {
+                    self.violated(
+                        Oracle::Order,
+                        format!("{worker} delivers {shard} {position} behind later ones for the first time"),
+                    );
+                }
+                self.check_key(delivery, key, number);
+            }
+        }
+        self.under_way(worker, shard, position, attempt);
+    }
+
+    fn check_parents(&mut self, shard: &str) {
+        let is_open = |parent: &&String| {
+            self.shards.get(*parent).is_some_and(|parent| !parent.is_finished && parent.row.is_some())
+        };
+        let Some(history) = self.shards.get(shard) else { return };
+        if let Some(parent) = history.parents.iter().find(is_open).cloned() {
+            self.violated(Oracle::Parents, format!("{shard} is read before the end of its parent {parent}"));
+        }
+    }
+
+    fn check_token(&mut self, worker: &str, delivery: &Delivery<'_>, token: i64) {
+        let &Delivery { shard, ref position, .. } = delivery;
+        let may_overlap = self.rules.owners_may_overlap;
+        let history = self.shard(shard);
+        let newest = *history.newest_token.insert(history.newest_token.unwrap_or(token).max(token));
+        let stored = history.stored_under(worker, token);
+        let is_stored = match stored {
+            Some(Checkpoint::At(stored)) => position <= stored,
+            Some(Checkpoint::ShardEnd) => true,
+            _ => false,
+        };
+        if is_stored && (newest == token || !may_overlap) {
+            let stored = stored.cloned().unwrap_or(Checkpoint::ShardEnd);
+            self.violated(
+                Oracle::Stored,
+                format!("{worker} delivers {shard} {position}, and {stored} was stored before"),
+            );
+        }
+        if newest > token && !may_overlap {
+            self.violated(
+                Oracle::Owner,
+                format!(
+                    "{worker} delivers {shard} {position} with token {token}, and {newest} has delivered"
+                ),
+            );
+        }
+    }
+
+    fn check_key(&mut self, delivery: &Delivery<'_>, key: Option<&str>, number: Option<usize>) {
+        let (Some(key), Some(number)) = (key, number) else { return };
+        let Some((_, newest)) = self.keys.get_mut(key) else { return };
+        let former = newest.replace(newest.unwrap_or(number).max(number));
+        if former.is_some_and(|former| former > number) {
+            let Delivery { shard, position, .. } = delivery;
+            self.violated(
+                Oracle::Order,
+                format!("{key}: {shard} {position} comes behind a record that was put later"),
+            );
+        }
+    }
+
+    /// The event has been delivered before, by `former` the last time.
+    fn check_repeat(&mut self, worker: &str, delivery: &Delivery<'_>, former: &str, now: u64) {
+        let &Delivery { shard, ref position, .. } = delivery;
+        if self.rules.only_planned {
+            return self.violated(
+                Oracle::Repeat,
+                format!("{worker} delivers {shard} {position} again, after {former}, and nothing went wrong"),
+            );
+        }
+        if self.rules.owners_may_overlap && former != worker {
+            return;
+        }
+        let Some(history) = self.shards.get(shard) else { return };
+        let Some((by, done_ms)) = history.records.get(position).and_then(|record| record.done.last()) else {
+            return;
+        };
+        let reader = history.readers.get(by);
+        let reason = self.workers.get(by).and_then(|by| by.first_reason(shard, *done_ms));
+        let Some(reason) = reason.filter(|reason| *reason <= now) else {
+            // What lies behind an open event cannot be stored.
+            if reader.and_then(|reader| reader.done_at(now)).is_some_and(|done| position <= done) {
+                let text = format!("{worker} delivers {shard} {position} again, {by} was done with it");
+                let unexplained = (by.clone(), self.violation(Oracle::Repeat, text));
+                self.unexplained.push(unexplained);
+            }
+            return;
+        };
+        let Some(window) = self.rules.window.map(|window| window.as_millis() as u64) else { return };
+        let done = reader.and_then(|reader| reader.done_at(reason.saturating_sub(window)));
+        if let Some(done) = done.filter(|done| position <= done) {
+            let text = format!(
+                "{worker} delivers {shard} {position} again, {by} was done with all up to {done} {window} ms before it \
+                 lost the shard"
+            );
+            self.violated(Oracle::Window, text);
+        }
+    }
+
+    fn under_way(&mut self, worker: &str, shard: &str, position: &Position, attempt: u32) {
+        let history = self.worker(worker);
+        history.in_flight.insert((shard.to_owned(), position.clone()));
+        let (in_flight, shards) = (history.in_flight.len() as u64, history.shards.len() as u64);
+        if let Some(limit) = self.rules.max_in_flight
+            && in_flight > limit.max(shards)
+        {
+            let text = format!(
+                "{worker} has {in_flight} events under way with {shard} {position} ({attempt}), {limit} are allowed"
+            );
+            self.violated(Oracle::Memory, text);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What must be so when a history is over.
+
+use kinesis_record::Checkpoint;
+
+use super::shard::ShardHistory;
+use super::{Checker, Oracle};
+
+impl Checker {
+    pub(super) fn check_the_end(&mut self) {
+        let shards = std::mem::take(&mut self.shards);
+        for (name, shard) in &shards {
+            // A start from `LATEST` wants nothing of a shard that was closed before it had a row.
+            if shard.row.is_none() && self.from_latest {
+                continue;
+            }
+            self.check_complete(name, shard);
+            self.check_progress(name, shard);
+        }
+        self.shards = shards;
+    }
+
+    fn check_complete(&mut self, name: &str, shard: &ShardHistory) {
+        let wanted = shard.records.iter().filter(|(_, record)| !record.is_unwanted);
+        let missing: Vec<_> = wanted.filter(|(_, record)| record.delivered_by.is_none()).collect();
+        if let Some((first, record)) = missing.first() {
+            let text = format!(
+                "{} records of {name} were never delivered, first {first}, put at {} ms",
+                missing.len(),
+                record.put_ms
+            );
+            self.violated(Oracle::Complete, text);
+        }
+    }
+
+    fn check_progress(&mut self, name: &str, shard: &ShardHistory) {
+        let (Some(bound), Some(calm_ms)) = (self.rules.progress, self.calm_ms) else { return };
+        let bound = bound.as_millis() as u64;
+        let due = |put_ms: u64| put_ms.max(calm_ms) + bound;
+        let wanted = shard.records.iter().filter(|(_, record)| {
+            !record.is_unwanted && record.number.is_some() && due(record.put_ms) <= self.at_ms
+        });
+        let is_late = |done: &[(String, u64)], put_ms: u64| done.iter().all(|(_, at)| *at > due(put_ms));
+        let mut last = None;
+        let mut late = None;
+        for (position, record) in wanted {
+            last = Some(position);
+            if late.is_none() && is_late(&record.done, record.put_ms) {
+                late = Some((position.clone(), record.put_ms));
+            }
+        }
+        if let Some((position, put_ms)) = late {
+            let text = format!(
+                "{name} {position}, put at {put_ms} ms, was not done with {bound} ms after faults had ended or it was put"
+            );
+            return self.violated(Oracle::Progress, text);
+        }
+        let stored = shard.row.as_ref().map(|(checkpoint, _)| checkpoint);
+        if let (Some(last), Some(stored)) = (last, stored)
+            && *stored < Checkpoint::At(last.clone())
+        {
+            let text = format!("{name} {last} was done with and never stored: the row is at {stored}");
+            return self.violated(Oracle::Progress, text);
+        }
+        let is_closed = !shard.children.is_empty();
+        if is_closed && !shard.is_finished && stored.is_some() && calm_ms + bound <= self.at_ms {
+            let text =
+                format!("{name} is closed and everything in it is done with, and it is not at SHARD_END");
+            self.violated(Oracle::Progress, text);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the lease table says.
+
+use kinesis_record::Checkpoint;
+
+use super::{Checker, Oracle};
+
+impl Checker {
+    /// A write of `worker` has left the row like this.
+    pub(super) fn stored(&mut self, worker: &str, shard: &str, checkpoint: &Checkpoint, counter: i64) {
+        let history = self.shard(shard);
+        let before = history.row.replace((checkpoint.clone(), counter));
+        let former = before.as_ref().map(|(former, _)| former);
+        if former.is_none() && *checkpoint == Checkpoint::Latest {
+            self.is_read_from_now_on(shard);
+        }
+        if let Some((former, counter_before)) = &before {
+            if *checkpoint < *former {
+                self.violated(
+                    Oracle::Checkpoint,
+                    format!("the checkpoint of {shard} went back from {former} to {checkpoint} ({worker})"),
+                );
+            }
+            if !(*counter_before..=counter_before + 1).contains(&counter) {
+                self.violated(
+                    Oracle::Checkpoint,
+                    format!("the counter of {shard} went from {counter_before} to {counter} ({worker})"),
+                );
+            }
+        }
+        if former.is_none_or(|former| former < checkpoint) {
+            self.moved(worker, shard, former, checkpoint, counter);
+        }
+    }
+
+    /// The checkpoint of a shard has moved on.
+    fn moved(
+        &mut self,
+        worker: &str,
+        shard: &str,
+        former: Option<&Checkpoint>,
+        checkpoint: &Checkpoint,
+        counter: i64,
+    ) {
+        let history = self.shard(shard);
+        history.checkpoints.push((checkpoint.clone(), counter, worker.to_owned()));
+        if former == Some(&Checkpoint::Latest) && history.starts <= 1 {
+            // The first reader begins at the newest record of the moment, a little later than the row was made.
+            let passed =
+                history.records.iter_mut().filter(|(at, _)| Checkpoint::At((*at).clone()) <= *checkpoint);
+            passed.for_each(|(_, record)| record.is_unwanted |= record.delivered_by.is_none());
+        }
+        let is_open =
+            |record: &super::shard::RecordHistory| !record.is_unwanted && !record.is_done_by(worker);
+        let first = history.between(former, checkpoint).find(|(_, record)| is_open(record));
+        let first = first.map(|(position, _)| position.clone());
+        if let Some(first) = first {
+            self.violated(
+                Oracle::Checkpoint,
+                format!("{worker} stores {checkpoint} for {shard}, and is not done with {first}"),
+            );
+        }
+        if *checkpoint == Checkpoint::ShardEnd {
+            self.ended(shard);
+        }
+    }
+
+    fn ended(&mut self, shard: &str) {
+        let history = self.shard(shard);
+        history.is_finished = true;
+        let children = history.children.clone();
+        if children.is_empty() && self.has_puts {
+            self.violated(Oracle::Checkpoint, format!("{shard} is at SHARD_END, and is open"));
+        }
+        let has_no_row = |child: &&String| self.shards.get(*child).is_none_or(|child| child.row.is_none());
+        if let Some(child) = children.iter().find(has_no_row).cloned() {
+            self.violated(
+                Oracle::Checkpoint,
+                format!("{shard} is at SHARD_END before its child {child} has a row"),
+            );
+        }
+    }
+
+    /// A row at `LATEST` was made: what was put before into the shard and its ancestors is not wanted.
+    fn is_read_from_now_on(&mut self, shard: &str) {
+        self.from_latest = true;
+        let mut next = vec![shard.to_owned()];
+        while let Some(shard) = next.pop() {
+            let history = self.shard(&shard);
+            history.records.values_mut().for_each(|record| record.is_unwanted = true);
+            next.extend(history.parents.iter().cloned());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The example `check`, as a program.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
+use std::process::{Command, Output};
+
+const PUT: &str = r#"
+{"unix_ms":1,"event":"shard","shard":"a","parents":[]}
+{"unix_ms":2,"event":"put","shard":"a","seq":"1","sub":0,"pk":"k"}
+"#;
+const DELIVERED: &str = r#"{"t_ms":0,"unix_ms":3,"worker":"w","event":"delivery","shard":"a","seq":"1","sub":0,"pk":"k",
+"ehk":null,"len":1,"sha256":"00","attempt":1,"token":1,"aggregated":false}"#;
+
+/// Lets the program check files with these contents.
+fn check(contents: &[&str]) -> Output {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().parent().unwrap().join("examples").join("check");
+    assert!(program.exists(), "{} is missing: `cargo build --examples` makes it", program.display());
+    let folder = tempfile::tempdir().unwrap();
+    let files = contents.iter().enumerate().map(|(index, content)| {
+        let file = folder.path().join(index.to_string());
+        std::fs::write(&file, content).unwrap();
+        file
+    });
+    Command::new(program).args(files).output().unwrap()
+}
+
+#[test]
+fn a_history_without_violations_in_several_files_is_good() {
+    let delivered = DELIVERED.replace('\n', "");
+    let output = check(&[&delivered, PUT]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{output:?}");
+}
+
+#[test]
+fn violations_are_printed_and_fail() {
+    let output = check(&[PUT]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Complete at 2 ms, line 2: 1 records of a were never delivered"), "{text}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_told_with_its_place() {
+    let output = check(&[PUT, "{\"unix_ms\":1}"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("1:1: missing field `event`"), "{text}");
+}

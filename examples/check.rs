@@ -1,0 +1,79 @@
+//! Checks a recorded history of a fleet: JSON lines of `probe` processes, of the fleet simulation, or made from logs.
+//!
+//! ```sh
+//! cargo run -p actix-kinesis-test --example check -- worker-1.jsonl worker-2.jsonl put.jsonl
+//! ```
+//!
+//! The lines of all files are put into the order of their `unix_ms`; those of one file keep theirs. What was put is told
+//! by lines like `{"unix_ms":1,"event":"put","shard":"shardId-0","seq":"1","sub":0,"pk":"key"}`, and what each line may
+//! say by `actix_kinesis_test::check::Event`.
+//!
+//! Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that cannot be read.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use actix_kinesis_test::check::{Checker, Line, Rules, Violation};
+use clap::Parser;
+
+/// Looks for what no fleet of consumers may do in what one did
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Files of JSON lines
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Nothing went wrong: no event may come twice
+    #[arg(long)]
+    only_planned: bool,
+    /// What was done with longer than this before a crash must not come again
+    #[arg(long, value_name = "MS")]
+    window_ms: Option<u64>,
+    /// Behind the line `calm`, everything is done with and stored within this time
+    #[arg(long, value_name = "MS")]
+    progress_ms: Option<u64>,
+    /// The most events that a process may have under way
+    #[arg(long, value_name = "EVENTS")]
+    max_in_flight: Option<u64>,
+    /// The most memory that the events of a process may take
+    #[arg(long, value_name = "BYTES")]
+    max_bytes: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    match check(&Arguments::parse()) {
+        Ok(violations) => {
+            violations.iter().for_each(|violation| println!("{violation}"));
+            ExitCode::from(u8::from(!violations.is_empty()))
+        }
+        Err(error) => {
+            eprintln!("check: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(arguments: &Arguments) -> Result<Vec<Violation>, Box<dyn Error>> {
+    let mut lines = Vec::new();
+    for file in &arguments.files {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            let line = Line::parse(line).map_err(|error| format!("{}:{number}: {error}", file.display()))?;
+            lines.push(line);
+        }
+    }
+    lines.sort_by_key(|line| line.at_ms);
+    let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
+    let mut checker = Checker::new(Rules {
+        only_planned: arguments.only_planned,
+        window: millis(arguments.window_ms),
+        progress: millis(arguments.progress_ms),
+        max_in_flight: arguments.max_in_flight,
+        max_bytes: arguments.max_bytes,
+        owners_may_overlap: false,
+    });
+    lines.iter().for_each(|line| checker.observe(line));
+    Ok(checker.finish())
+}
