@@ -86,19 +86,20 @@ impl<W: Write> Report<W> {
             match Entry::find(&String::from_utf8_lossy(&line)) {
                 None => {}
                 Some(Ok(entry)) => self.follow(index + 1, entry)?,
-                Some(Err(Unreadable { run: Some(run), error })) => {
-                    if self.replay.abandon(&run) {
-                        self.fail(index + 1, &run, error)?;
-                    }
-                }
-                // The run that it belongs to misses an entry then.
-                Some(Err(Unreadable { run: None, error })) => {
-                    self.has_lost_line = true;
-                    writeln!(self.out, "line {}: {error}", index + 1)?;
-                }
+                Some(Err(unreadable)) => self.pass_over(index + 1, unreadable)?,
             }
         }
         Ok(())
+    }
+
+    fn pass_over(&mut self, line: usize, unreadable: Unreadable) -> io::Result<()> {
+        let Unreadable { run, error } = unreadable;
+        let Some(run) = run else {
+            // The run that it belongs to misses an entry then.
+            self.has_lost_line = true;
+            return writeln!(self.out, "line {line}: {error}");
+        };
+        if self.replay.abandon(&run) { self.fail(line, &run, error) } else { Ok(()) }
     }
 
     fn follow(&mut self, line: usize, entry: Entry) -> io::Result<()> {

@@ -24,7 +24,7 @@ pub(super) enum Happening {
         settings: Settings,
     },
     In(Moment, Input),
-    /// These rows are new or differ. The others of the scan before are there too, in the same order, if `unchanged` says so.
+    /// These rows are new or differ.
     Scanned(Moment, Vec<Row>, Rest),
     /// The list is that of before.
     ListedAgain(Moment),
@@ -51,7 +51,7 @@ pub(super) struct Moment(u64, usize);
 
 impl Moment {
     fn new(at: Duration, untaken: usize) -> Self {
-        // Driver's clocks begin with the consumer: five centuries will do.
+        // A driver's clock begins with its consumer: five centuries will do.
         Self(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), untaken)
     }
 
