@@ -129,7 +129,7 @@ impl Coordinator {
         }
     }
 
-    /// A coordinator as [`Coordinator::new`] makes it, which gives `sink` the lines of its [journal](crate::journal).
+    /// A coordinator as [`Coordinator::new`] makes it, which gives `sink` the lines of its [journal].
     ///
     /// The sink says whether it has taken the line, and should not make the coordinator wait: leases expire meanwhile. When
     /// it refuses one, the journal ends: a last line, which says so, is to be taken in any case.
