@@ -82,11 +82,14 @@ async fn the_journal_in_a_consumers_log_replays_to_the_same_effects() {
         assert!(line.contains("TRACE") && line.contains("kinesis_lease::journal"), "{line}");
         assert!(line.contains("consumer"), "the span tells whose it is: {line}");
         let entry = entry.unwrap();
-        if let Event::In { input, .. } = &entry.event {
-            let input = format!("{input:?}");
-            inputs.push(input.split('(').next().unwrap().to_owned());
+        let run = entry.run.clone();
+        for event in replay.read(entry).unwrap() {
+            if let Event::In { input, .. } = &event {
+                let input = format!("{input:?}");
+                inputs.push(input.split('(').next().unwrap().to_owned());
+            }
+            replay.follow(&run, event).unwrap();
         }
-        replay.follow(entry).unwrap();
     }
     let runs = replay.runs();
     assert_eq!(runs.len(), 2);
@@ -111,4 +114,29 @@ async fn nothing_is_written_down_unless_the_log_asks_for_it() {
     some_life().await;
     assert!(!log.lines().is_empty());
     assert!(log.lines().iter().all(|line| Entry::find(line).is_none()));
+}
+
+#[actix::test]
+async fn a_journal_is_of_bounded_size_in_bounded_lines() {
+    tokio::time::pause();
+    let (log, _guard) = logging("kinesis_lease::journal=trace");
+    let place = Place::new(4);
+    let first = start(conf(), place.connect().0, Recorder::new(&new_notes()).start());
+    let second = start(conf(), place.connect().0, Recorder::new(&new_notes()).start());
+    pass(5 * MINUTE).await;
+    let before = log.lines().len();
+    let shards = place.shards();
+    for _ in 0..60 {
+        for shard in &shards {
+            place.put(&place.key_of(&shard.id), "processed and stored");
+        }
+        pass(10 * SECOND).await;
+    }
+    let lines = log.lines();
+    let bytes: usize = lines[before..].iter().map(String::len).sum();
+    let of_shard_and_hour = bytes * 6 / (2 * shards.len());
+    assert!((200_000..700_000).contains(&of_shard_and_hour), "{of_shard_and_hour} bytes");
+    assert!(lines.iter().all(|line| line.len() < 9 * 1024));
+    second.stop().await.unwrap();
+    first.stop().await.unwrap();
 }

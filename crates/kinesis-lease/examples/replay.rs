@@ -6,10 +6,13 @@
 //! ```
 //!
 //! The log is that of an application: entries are found whatever stands before them, in lines of text and in lines of
-//! JSON. It prints every input (`<`) and effect (`>`) with the time since the consumer was made, on its own clock, and in
-//! the end for each run whether its effects are the same. The runs, one for each consumer of each process, are numbered.
+//! JSON, also if the runtime of its container has put these into JSON again. It prints every input (`<`) and effect (`>`)
+//! with the time since the consumer was made, on its own clock, and in the end for each run whether its effects are the
+//! same. The runs, one for each consumer of each process, are numbered.
 //!
-//! Exit code: 0 if all effects are the same, 1 if some differ, 2 if the log cannot be replayed.
+//! Exit code: 0 if all effects are the same, 1 if some differ, 2 if a run cannot be replayed at all or the log has none,
+//! 3 if a run is the same as far as it goes, but an entry of it is missing or broken, or its journal ended before it did.
+//! Of several the first in the order 1, 2, 3, 0.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,11 +20,12 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::process::ExitCode;
 
 use kinesis_lease::Lease;
-use kinesis_lease::journal::{Entry, Event, Input, JournalError, Replay};
+use kinesis_lease::journal::{Entry, Event, Input, JournalError, Replay, Unreadable};
 use kinesis_record::Shard;
 
 const DIFFERENT: u8 = 1;
 const UNUSABLE: u8 = 2;
+const INCOMPLETE: u8 = 3;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -61,8 +65,8 @@ struct Report<W> {
     numbers: BTreeMap<String, usize>,
     /// Where each run that was not followed to its end failed.
     failures: BTreeMap<String, (usize, JournalError)>,
-    /// Where reading had to stop.
-    unreadable: Option<(usize, JournalError)>,
+    /// Whether a line was broken whose run is not known.
+    has_lost_line: bool,
 }
 
 impl<W: Write> Report<W> {
@@ -72,7 +76,7 @@ impl<W: Write> Report<W> {
             replay: Replay::default(),
             numbers: BTreeMap::new(),
             failures: BTreeMap::new(),
-            unreadable: None,
+            has_lost_line: false,
         }
     }
 
@@ -82,38 +86,55 @@ impl<W: Write> Report<W> {
             match Entry::find(&String::from_utf8_lossy(&line)) {
                 None => {}
                 Some(Ok(entry)) => self.follow(index + 1, entry)?,
-                // An entry that is missing would be taken for a difference later on.
-                Some(Err(error)) => {
-                    self.unreadable = Some((index + 1, error));
-                    break;
-                }
+                Some(Err(unreadable)) => self.pass_over(index + 1, unreadable)?,
             }
         }
         Ok(())
     }
 
+    fn pass_over(&mut self, line: usize, unreadable: Unreadable) -> io::Result<()> {
+        let Unreadable { run, error } = unreadable;
+        let Some(run) = run else {
+            // The run that it belongs to misses an entry then.
+            self.has_lost_line = true;
+            return writeln!(self.out, "line {line}: {error}");
+        };
+        if self.replay.abandon(&run) { self.fail(line, &run, error) } else { Ok(()) }
+    }
+
     fn follow(&mut self, line: usize, entry: Entry) -> io::Result<()> {
         let run = entry.run.clone();
-        if matches!(entry.event, Event::Begin { .. }) {
-            self.failures.remove(&run);
-        } else if self.failures.contains_key(&run) {
-            return Ok(());
-        }
-        let next = self.numbers.len() + 1;
-        let number = *self.numbers.entry(run.clone()).or_insert(next);
-        self.print(number, &entry)?;
-        if let Err(error) = self.replay.follow(entry) {
-            writeln!(self.out, "#{number} line {line}: {error}")?;
-            self.failures.insert(run, (line, error));
+        let events = match self.replay.read(entry) {
+            Ok(events) => events,
+            Err(error) => return self.fail(line, &run, error),
+        };
+        for event in events {
+            self.print(&run, &event)?;
+            if let Err(error) = self.replay.follow(&run, event) {
+                return self.fail(line, &run, error);
+            }
         }
         Ok(())
     }
 
-    fn print(&mut self, number: usize, entry: &Entry) -> io::Result<()> {
+    fn fail(&mut self, line: usize, run: &str, error: JournalError) -> io::Result<()> {
+        let number = self.number(run);
+        writeln!(self.out, "#{number} line {line}: {error}")?;
+        self.failures.insert(run.to_owned(), (line, error));
+        Ok(())
+    }
+
+    fn number(&mut self, run: &str) -> usize {
+        let next = self.numbers.len() + 1;
+        *self.numbers.entry(run.to_owned()).or_insert(next)
+    }
+
+    fn print(&mut self, run: &str, event: &Event) -> io::Result<()> {
+        let number = self.number(run);
         let out = &mut self.out;
-        match &entry.event {
+        match event {
             Event::Begin { seed, settings } => {
-                writeln!(out, "#{number} begins: {}, seed {seed}, {settings:?}", entry.run)
+                writeln!(out, "#{number} begins: run {run} of {}, seed {seed}, {settings:?}", settings.worker)
             }
             Event::In { at, input, .. } => {
                 write!(out, "#{number} {:>12.6} < ", at.as_secs_f64())?;
@@ -132,12 +153,13 @@ impl<W: Write> Report<W> {
                 }
             }
             Event::Out(effect) => writeln!(out, "#{number} {:>12} > {effect:?}", ""),
+            // What it says is told when it is followed.
+            Event::Ended(_) => Ok(()),
         }
     }
 
     /// Says how it ended, and returns the exit code.
     fn conclude(&mut self) -> io::Result<u8> {
-        let mut code = 0;
         let mut names: Vec<_> = self.numbers.iter().collect();
         names.sort_by_key(|(_, number)| **number);
         for (name, number) in names {
@@ -149,24 +171,30 @@ impl<W: Write> Report<W> {
                 Some((line, error)) => writeln!(self.out, "then line {line}: {error}")?,
             }
         }
-        if self.failures.values().any(|(_, error)| matches!(error, JournalError::Differs(_))) {
-            code = DIFFERENT;
-        } else if !self.failures.is_empty() {
-            code = UNUSABLE;
-        }
-        if let Some((line, error)) = &self.unreadable {
-            writeln!(self.out, "line {line}: {error}; nothing behind it was read")?;
-            code = code.max(UNUSABLE);
+        let mut codes: Vec<u8> = self.failures.values().map(|(_, error)| code_of(error)).collect();
+        if self.has_lost_line {
+            writeln!(self.out, "of broken lines it is not known which run they belong to: see above")?;
+            codes.push(INCOMPLETE);
         } else if self.numbers.is_empty() {
             writeln!(
                 self.out,
                 "no entry of a journal in this log: the application must log the target \
                  kinesis_lease::journal at the level TRACE"
             )?;
-            code = UNUSABLE;
+            codes.push(UNUSABLE);
         }
         self.out.flush()?;
-        Ok(code)
+        Ok(codes.into_iter().min().unwrap_or(0))
+    }
+}
+
+fn code_of(error: &JournalError) -> u8 {
+    match error {
+        JournalError::Differs(_) => DIFFERENT,
+        JournalError::OtherVersion { .. } | JournalError::NoBeginning | JournalError::OtherGenerator => {
+            UNUSABLE
+        }
+        JournalError::Broken(_) | JournalError::Missing { .. } | JournalError::Ended(_) => INCOMPLETE,
     }
 }
 

@@ -2,14 +2,21 @@
 //!
 //! The coordinator has no clock, no I/O and no threads, and its chance comes from a seed. The same inputs at the same
 //! times lead to the same effects, on another machine too. [`Coordinator::recorded`] writes a line of JSON for each
-//! input before it acts on it, and one for each effect that is taken from it; [`Replay`] tells the lines to a new
-//! coordinator and compares.
+//! input before it acts on it, with the effects that were taken from it since the one before; [`Replay`] tells the inputs
+//! to a new coordinator and compares the effects.
 //!
 //! An entry holds names of shards, workers and tables, positions, and messages of errors; never a record or a credential.
+//!
+//! It is made for what logs go through. No line is longer than 8 KiB, whatever the number of shards: what is longer is
+//! spread over several. The entries of a run are numbered, so that one that was lost is not taken for a difference. A
+//! journal that cannot go on ends with an entry that says why.
 
+mod entry;
+mod form;
+mod read;
 mod replay;
+mod write;
 
-use std::fmt;
 use std::time::Duration;
 
 use kinesis_record::{Checkpoint, Shard, ShardId};
@@ -21,27 +28,16 @@ use crate::coordinator::{Acquisition, Effect, Settings};
 use crate::lease::{Lease, LeaseWrite, NewLease};
 use crate::store::{Created, Deleted, Reported, StoreError, Written};
 use crate::stream::{ChildShard, StreamError};
+pub(crate) use entry::name_of;
+pub use entry::{Entry, Unreadable};
 pub use replay::{Difference, JournalError, Replay, Run};
+pub(crate) use write::Journal;
 
 /// The form of the entries. It changes with whatever an older or newer replay would misread.
-pub const VERSION: u32 = 1;
-
-/// One line of a journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// [`VERSION`]. The first key of the line, by which entries are found in a log.
-    #[serde(rename = "lease_journal")]
-    pub version: u32,
-    /// Tells the coordinators apart whose entries are in one log: the worker id and what begins the tokens of its
-    /// acquisitions.
-    pub run: String,
-    /// What happened.
-    pub event: Event,
-}
+pub const VERSION: u32 = 2;
 
 /// What happened to a coordinator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// It was made. The first entry of a run.
     Begin {
@@ -61,9 +57,24 @@ pub enum Event {
     },
     /// An effect was taken from it.
     Out(Effect),
+    /// It went on, but its journal did not. The last entry of a run.
+    Ended(Ending),
 }
 
-/// A call of a method of [`Coordinator`], with its arguments in their order.
+/// Why a journal ended before its coordinator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The sink refused a line.
+    #[error("the log did not take it in time")]
+    NotTaken,
+    /// A value has no form in JSON.
+    #[error("an entry could not be written: {0}")]
+    Unwritable(String),
+}
+
+/// A call of a method of [`Coordinator`], with its arguments in their order. Of ticks only those are written at which
+/// something was due: others change nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is the method of that name")]
@@ -88,48 +99,4 @@ pub enum Input {
     Shun(ShardId),
     Unshun(ShardId),
     StopTaking,
-}
-
-/// Who gets the lines.
-type Sink = Box<dyn FnMut(&str) + Send + Sync>;
-
-/// Writes the entries of one run.
-pub(crate) struct Journal {
-    run: String,
-    at: Duration,
-    sink: Option<Sink>,
-}
-
-impl Journal {
-    pub(crate) fn new(run: &str, sink: impl FnMut(&str) + Send + Sync + 'static) -> Self {
-        Self { run: run.to_owned(), at: Duration::ZERO, sink: Some(Box::new(sink)) }
-    }
-
-    pub(crate) fn begin(&mut self, seed: u64, settings: Settings) {
-        self.write(Event::Begin { seed, settings });
-    }
-
-    pub(crate) fn input(&mut self, now: Option<Duration>, untaken: usize, input: Input) {
-        self.at = now.unwrap_or(self.at);
-        self.write(Event::In { at: self.at, untaken, input });
-    }
-
-    pub(crate) fn effect(&mut self, effect: &Effect) {
-        self.write(Event::Out(effect.clone()));
-    }
-
-    fn write(&mut self, event: Event) {
-        let Some(sink) = &mut self.sink else { return };
-        match serde_json::to_string(&Entry { version: VERSION, run: self.run.clone(), event }) {
-            Ok(line) => sink(&line),
-            // A time before 1970. A journal that ends can be replayed, one with a hole cannot.
-            Err(_) => self.sink = None,
-        }
-    }
-}
-
-impl fmt::Debug for Journal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("run", &self.run).finish_non_exhaustive()
-    }
 }

@@ -62,6 +62,11 @@ impl Arbiters {
         }
     }
 
+    /// Whether they are threads apart from the one that has started the consumer.
+    pub(crate) fn are_own(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     pub(crate) fn stop(&self) {
         for arbiter in &self.own {
             arbiter.stop();

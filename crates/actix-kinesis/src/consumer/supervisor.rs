@@ -184,7 +184,8 @@ impl Supervisor {
         debug!(parent: &self.parts.span, table = world.leases.name(), "the lease table is there");
         self.world = Some(world);
         let random = self.parts.random.fork();
-        self.coordinator = Some(journal::coordinator(settings, random, &self.parts.span));
+        let Parts { span, arbiters, .. } = &self.parts;
+        self.coordinator = Some(journal::coordinator(settings, random, span, arbiters));
         self.drive(ctx);
     }
 

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use kinesis_record::{Checkpoint, Shard, ShardId};
 
-use crate::journal::{Input, Journal};
+use crate::journal::{self, Input, Journal};
 use crate::lease::{LeaseChange, NewLease};
 use crate::lineage::{self, Rows, ShardList};
 use crate::stream::{ChildShard, StreamError};
@@ -126,12 +126,14 @@ impl Coordinator {
         }
     }
 
-    /// A coordinator as [`Coordinator::new`] makes it, which gives `sink` a line of its [journal](crate::journal) for
-    /// each input and each effect.
+    /// A coordinator as [`Coordinator::new`] makes it, which gives `sink` the lines of its [journal].
+    ///
+    /// The sink says whether it has taken the line, and should not make the coordinator wait: leases expire meanwhile. When
+    /// it refuses one, the journal ends: a last line, which says so, is to be taken in any case.
     pub fn recorded(
         settings: Settings,
         random: fastrand::Rng,
-        sink: impl FnMut(&str) + Send + Sync + 'static,
+        sink: impl FnMut(String) -> bool + Send + Sync + 'static,
     ) -> Self {
         let seed = random.get_seed();
         let mut coordinator = Self::new(settings.clone(), random);
@@ -142,8 +144,8 @@ impl Coordinator {
     }
 
     /// The name of this run in a journal.
-    pub(crate) fn run(&self) -> &str {
-        self.token.trim_end_matches('-')
+    pub(crate) fn run(&self) -> String {
+        journal::name_of(&self.token)
     }
 
     /// How many effects have not been taken yet.
@@ -154,7 +156,7 @@ impl Coordinator {
     /// Writes down what a method is told, before anything is done about it.
     fn record(&mut self, now: impl Into<Option<Duration>>, input: impl FnOnce() -> Input) {
         if let Some(journal) = &mut self.journal {
-            journal.input(now.into(), self.effects.len(), input());
+            journal.input(now.into(), self.effects.len(), input);
         }
     }
 
@@ -176,6 +178,9 @@ impl Coordinator {
 
     /// Does what is due: gives up leases that were not renewed in time, renews, scans, lists, reports.
     pub fn tick(&mut self, now: Duration) {
+        if self.next_wakeup().is_none_or(|due| due > now) {
+            return;
+        }
         self.record(now, || Input::Tick);
         let failover = self.settings.failover;
         let is_due = |grip: &Grip| grip.next_wakeup(failover).is_some_and(|due| due <= now);

@@ -3,16 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use super::{Entry, Event, Input, VERSION};
+use super::read::Reader;
+use super::{Ending, Entry, Event, Input, VERSION};
 use crate::coordinator::{Coordinator, Effect, Settings};
-
-/// What every entry begins with.
-const MARK: &str = r#"{"lease_journal":"#;
-
-/// The same inside of a text that is part of a JSON document.
-const QUOTED_MARK: &str = r#"{\"lease_journal\":"#;
 
 /// Why an entry is of no use, or where a replay went another way.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -32,6 +25,20 @@ pub enum JournalError {
          reach back to the start of the consumer"
     )]
     NoBeginning,
+    /// Entries were lost on the way.
+    #[error(
+        "{} missing (the log has {last}, then {found}): it cannot be replayed any further",
+        missing(*.last, *.found)
+    )]
+    Missing {
+        /// The last entry before the hole.
+        last: u64,
+        /// The first one behind it.
+        found: u64,
+    },
+    /// The journal says that it goes no further.
+    #[error("the journal ended: {0}")]
+    Ended(Ending),
     /// The seed leads to other numbers here.
     #[error(
         "the seed does not give the token that the journal names: the beginning was changed, or \
@@ -64,43 +71,15 @@ pub enum Difference {
     },
 }
 
+fn missing(last: u64, found: u64) -> String {
+    match (last + 1, found - 1) {
+        (first, last) if first == last => format!("entry {first} is"),
+        (first, last) => format!("entries {first} to {last} are"),
+    }
+}
+
 fn or_nothing(effect: &Option<Box<Effect>>) -> String {
     effect.as_ref().map_or("nothing".to_owned(), |effect| format!("{effect:?}"))
-}
-
-#[derive(Deserialize)]
-struct Head {
-    lease_journal: u32,
-}
-
-impl Entry {
-    /// The entry in a line of a log, whatever stands around it, as it is or as a text in a JSON document. `None` if there
-    /// is none.
-    ///
-    /// # Errors
-    /// [`JournalError::Broken`] and [`JournalError::OtherVersion`].
-    pub fn find(line: &str) -> Option<Result<Self, JournalError>> {
-        if let Some(start) = line.find(MARK) {
-            return Some(Self::parse(&line[start..]));
-        }
-        let quoted = &line[line.find(QUOTED_MARK)?..];
-        let text = first::<String>(&format!("\"{quoted}"));
-        Some(text.and_then(|text| Self::parse(&text)))
-    }
-
-    fn parse(text: &str) -> Result<Self, JournalError> {
-        match first::<Head>(text)?.lease_journal {
-            VERSION => first(text),
-            found => Err(JournalError::OtherVersion { found }),
-        }
-    }
-}
-
-/// The value that `text` begins with.
-fn first<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, JournalError> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter();
-    let value = values.next().unwrap_or_else(|| Err(serde::de::Error::custom("nothing")));
-    value.map_err(|error| JournalError::Broken(error.to_string()))
 }
 
 /// The runs in a log, each with a coordinator of its own.
@@ -110,34 +89,55 @@ pub struct Replay {
 }
 
 /// How far a run was replayed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
-    /// None once it went another way.
+    reader: Reader,
     coordinator: Option<Coordinator>,
+    has_failed: bool,
     inputs: usize,
     effects: usize,
 }
 
 impl Replay {
-    /// Does what the entry tells of. Entries of a run that has failed before are passed over.
+    /// The events of an entry, each of which is then to be [followed](Replay::follow). None of a run that has failed
+    /// before, and none if a later entry completes them.
     ///
     /// # Errors
-    /// [`JournalError::NoBeginning`], [`JournalError::OtherGenerator`] and [`JournalError::Differs`], each once for a
-    /// run.
-    pub fn follow(&mut self, entry: Entry) -> Result<(), JournalError> {
-        let Entry { run: name, event, .. } = entry;
-        let is_known = self.runs.contains_key(&name);
-        let run = self.runs.entry(name.clone()).or_insert(Run { coordinator: None, inputs: 0, effects: 0 });
-        let outcome = match event {
-            Event::Begin { seed, settings } => run.begin(&name, seed, settings),
-            Event::In { at, untaken, input } if is_known => run.tell(at, untaken, input),
-            Event::Out(effect) if is_known => run.take(effect),
-            Event::In { .. } | Event::Out(_) => Err(JournalError::NoBeginning),
-        };
-        if outcome.is_err() {
-            run.coordinator = None;
+    /// [`JournalError::NoBeginning`], [`JournalError::Missing`] and [`JournalError::Broken`], each once for a run.
+    pub fn read(&mut self, entry: Entry) -> Result<Vec<Event>, JournalError> {
+        let run = self.runs.entry(entry.run.clone()).or_default();
+        if run.has_failed {
+            return Ok(Vec::new());
         }
+        let events = run.reader.read(entry);
+        run.has_failed = events.is_err();
+        events
+    }
+
+    /// Does what the event tells of. Those of a run that has failed before are passed over.
+    ///
+    /// # Errors
+    /// [`JournalError::NoBeginning`], [`JournalError::OtherGenerator`], [`JournalError::Differs`] and
+    /// [`JournalError::Ended`], each once for a run.
+    pub fn follow(&mut self, name: &str, event: Event) -> Result<(), JournalError> {
+        let run = self.runs.entry(name.to_owned()).or_default();
+        if run.has_failed {
+            return Ok(());
+        }
+        let outcome = match event {
+            Event::Begin { seed, settings } => run.begin(name, seed, settings),
+            Event::In { at, untaken, input } => run.tell(at, untaken, input),
+            Event::Out(effect) => run.take(effect),
+            Event::Ended(ending) => Err(JournalError::Ended(ending)),
+        };
+        run.has_failed = outcome.is_err();
         outcome
+    }
+
+    /// Follows a run no further, of which an entry is unreadable. Returns whether it was followed until now.
+    pub fn abandon(&mut self, name: &str) -> bool {
+        let run = self.runs.entry(name.to_owned()).or_default();
+        !std::mem::replace(&mut run.has_failed, true)
     }
 
     /// The runs by their names.
@@ -147,9 +147,9 @@ impl Replay {
 }
 
 impl Run {
-    /// Whether everything was as recorded so far.
+    /// Whether everything was there and as recorded so far.
     pub fn is_same(&self) -> bool {
-        self.coordinator.is_some()
+        !self.has_failed
     }
 
     /// How many inputs and effects were the same as recorded.
@@ -162,12 +162,12 @@ impl Run {
         if coordinator.run() != name {
             return Err(JournalError::OtherGenerator);
         }
-        *self = Self { coordinator: Some(coordinator), inputs: 0, effects: 0 };
+        self.coordinator = Some(coordinator);
         Ok(())
     }
 
     fn tell(&mut self, at: Duration, untaken: usize, input: Input) -> Result<(), JournalError> {
-        let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
+        let coordinator = self.coordinator.as_mut().ok_or(JournalError::NoBeginning)?;
         if coordinator.untaken() != untaken {
             let replayed = std::iter::from_fn(|| coordinator.next_effect()).collect();
             return Err(JournalError::Differs(Difference::Untaken { recorded: untaken, replayed }));
@@ -178,7 +178,7 @@ impl Run {
     }
 
     fn take(&mut self, recorded: Effect) -> Result<(), JournalError> {
-        let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
+        let coordinator = self.coordinator.as_mut().ok_or(JournalError::NoBeginning)?;
         let replayed = coordinator.next_effect();
         if replayed.as_ref() != Some(&recorded) {
             let (recorded, replayed) = (Box::new(recorded), replayed.map(Box::new));
