@@ -9,12 +9,14 @@
 //! | [`lease`] | [`Lease`], a row of the lease table, and [`LeaseChange`], a conditional write to it |
 //! | [`store`] | [`LeaseStore`], where the rows are kept |
 //! | [`stream`] | [`StreamApi`], the calls to Kinesis that a consumer makes |
+//! | [`put`] | [`PutApi`], the calls to Kinesis that a producer makes |
 //! | [`coordinator`] | [`Coordinator`]: take, renew, checkpoint, end and release leases |
 //! | [`lineage`] | which shards need a lease row, and when a child shard may start |
 
 pub mod coordinator;
 pub mod lease;
 pub mod lineage;
+pub mod put;
 pub mod store;
 pub mod stream;
 #[cfg(test)]
@@ -22,5 +24,6 @@ mod testing;
 
 pub use coordinator::Coordinator;
 pub use lease::{Lease, LeaseChange, LeaseWrite, NewLease, WorkerId};
+pub use put::PutApi;
 pub use store::{LeaseStore, StoreError};
 pub use stream::{StreamApi, StreamError, StreamErrorKind};

@@ -24,7 +24,6 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error, info, warn};
 
-use super::backoff::Backoff;
 use super::checkpoint::{LeaseRequest, WriteLease};
 use super::clock::Clock;
 use super::error::{ConsumerError, Stopped};
@@ -36,6 +35,7 @@ use super::processor::Processors;
 use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
 use super::worker::LeaseHolds;
 use super::world::World;
+use crate::backoff::Backoff;
 use crate::config::{ConsumerConf, InitialPosition};
 pub(crate) use operate::{Operate, Operation};
 use shard::{Course, Slot};
