@@ -98,7 +98,7 @@ pub struct AggregationConf {
 pub struct CollectionConf {
     /// `max-count`: the most Kinesis records in a call. 1 to 500; default 500. KPL: `CollectionMaxCount`.
     pub max_count: usize,
-    /// `max-size`: the most bytes in a call, a larger record being sent alone. 52224 bytes to 10 MiB; default 5 MiB.
+    /// `max-size`: the most bytes in a call, a larger record being sent alone. 51 KiB to 10 MiB; default 5 MiB.
     /// KPL: `CollectionMaxSize`.
     pub max_size: u64,
 }

@@ -257,8 +257,9 @@ impl Translation<'_> {
                     let Some(value) = self.take(group, &name) else { continue };
                     let path = join(&join(&self.path, group), &name);
                     let place = Place { path, origin: origin(&value) };
-                    // One section may say the same to both libraries.
-                    if group != "kpl" || !self.says(*meaning, &value) {
+                    // For the KPL an empty text is none. And one section may say the same to it and to the KCL.
+                    let is_told = group == "kpl" && (is_empty(&value) || self.says(*meaning, &value));
+                    if !is_told {
                         self.apply(*meaning, &value, place);
                     }
                 }
@@ -421,6 +422,10 @@ fn table(value: &Value) -> Option<&Table> {
 
 fn origin(value: &Value) -> Option<String> {
     value.origin().map(str::to_owned)
+}
+
+fn is_empty(value: &Value) -> bool {
+    matches!(&value.kind, ValueKind::String(text) if text.is_empty())
 }
 
 fn is_default_provider(class: &str) -> bool {

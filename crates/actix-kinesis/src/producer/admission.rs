@@ -184,9 +184,11 @@ impl Admission {
         state.bytes += bytes;
         state.throttled = state.records >= self.max_records || state.bytes >= self.max_bytes;
         record.hold(Permit { admission: Arc::clone(self), bytes });
-        let Err(mpsc::error::SendError(unsent)) = state.task.send(Command::Put(record)) else { return None };
+        let Err(mpsc::error::SendError(unsent)) = state.task.send(Command::Put(Box::new(record))) else {
+            return None;
+        };
         state.closed.get_or_insert(SendReason::Died);
-        if let Command::Put(record) = unsent { Some(record) } else { None }
+        if let Command::Put(record) = unsent { Some(*record) } else { None }
     }
 
     /// What is larger than all the room there is may go alone.

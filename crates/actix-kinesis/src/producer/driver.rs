@@ -33,7 +33,7 @@ const MAX_IDLE_STREAMS: usize = 100;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Send a record.
-    Put(Record),
+    Put(Box<Record>),
     /// Send all that is here, and report when the outcomes are known: each pipeline once.
     Flush(mpsc::UnboundedSender<Flushed>),
     /// Do so until the deadline, give up the rest, and end.
@@ -149,7 +149,7 @@ impl Driver {
             Command::Put(record) => {
                 let stream = record.event().and_then(|event| event.stream.clone());
                 let stream = stream.unwrap_or_else(|| Arc::clone(&self.stream));
-                self.pipeline(stream, now).accept(record, now);
+                self.pipeline(stream, now).accept(*record, now);
             }
             Command::Flush(done) => {
                 self.pipelines.values_mut().for_each(|pipeline| pipeline.flush(done.clone()));

@@ -395,14 +395,14 @@ impl Pipeline {
         if expired.is_empty() {
             return Some(batch);
         }
-        let kept = self.order.is_some().then(|| order::keys(batch.records())).unwrap_or_default();
+        let kept = self.keys_of(batch.records());
         self.expired(expired, &kept);
         (!batch.records().is_empty()).then_some(batch)
     }
 
     /// Fails records whose time is over. Keys of which nothing is kept on its way are freed.
     fn expired(&mut self, records: Vec<Record>, kept: &[HashKey]) {
-        let keys = if self.order.is_some() { order::keys(&records) } else { Vec::new() };
+        let keys = self.keys_of(&records);
         for record in records {
             let reason = SendReason::Expired(record.last_error());
             self.fail(record, reason);

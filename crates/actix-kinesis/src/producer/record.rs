@@ -87,13 +87,12 @@ impl Record {
     /// Ends it with its place in the stream, which its last attempt found.
     pub(crate) fn stored(mut self, at: impl FnOnce(Vec<Attempt>) -> PutResult) {
         let attempts = std::mem::take(&mut self.attempts);
-        self.settle(|_| Ok(at(attempts)));
+        self.settle(Ok(at(attempts)));
     }
 
     /// Ends it without having been sent.
     pub(crate) fn failed(mut self, reason: SendReason) {
-        let attempts = std::mem::take(&mut self.attempts).into_boxed_slice();
-        self.settle(|event| Err(SendError { event, reason, attempts }));
+        self.settle(Err(reason));
     }
 
     /// Takes the event back from a record that nobody waits for.
@@ -101,19 +100,19 @@ impl Record {
         self.content.take().map(|content| content.event)
     }
 
-    fn settle(&mut self, outcome: impl FnOnce(ProducerEvent) -> Outcome) {
+    fn settle(&mut self, end: Result<PutResult, SendReason>) {
         if let Some(Content { event, sender, permit }) = self.content.take() {
+            let attempts = std::mem::take(&mut self.attempts).into_boxed_slice();
             // So that whoever gets the outcome finds the room that it leaves.
             drop(permit);
             // A sender that no longer listens has said that it does not care.
-            let _ = sender.send(outcome(event));
+            let _ = sender.send(end.map_err(|reason| SendError { event, reason, attempts }));
         }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let attempts = std::mem::take(&mut self.attempts).into_boxed_slice();
-        self.settle(|event| Err(SendError { event, reason: SendReason::Died, attempts }));
+        self.settle(Err(SendReason::Died));
     }
 }

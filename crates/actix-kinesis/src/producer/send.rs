@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kinesis_lease::put::{PutPlace, PutRefusal, PutReply};
 use kinesis_lease::{StreamError, StreamErrorKind};
-use kinesis_record::ShardId;
+use kinesis_record::{HashKey, ShardId};
 use tokio::time::Instant;
 
 use super::aggregate::Batch;
@@ -263,7 +263,8 @@ impl Pipeline {
         self.freed(keys);
     }
 
-    fn keys_of(&self, records: &[Record]) -> Vec<kinesis_record::HashKey> {
+    /// The keys that are to be kept in order.
+    pub(super) fn keys_of(&self, records: &[Record]) -> Vec<HashKey> {
         if self.order.is_some() { order::keys(records) } else { Vec::new() }
     }
 }

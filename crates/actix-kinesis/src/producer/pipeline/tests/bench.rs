@@ -57,9 +57,8 @@ pub(super) struct Bench {
     pub(super) is_listing: bool,
     pub(super) lists: usize,
     pub(super) keys: Vec<String>,
-    receivers: Vec<oneshot::Receiver<Outcome>>,
+    pending: Vec<(usize, oneshot::Receiver<Outcome>)>,
     pub(super) outcomes: BTreeMap<usize, Outcome>,
-    pub(super) sent_at: Vec<Instant>,
 }
 
 /// The settings of most tests: what takes time takes little.
@@ -88,9 +87,8 @@ impl Bench {
             is_listing: false,
             lists: 0,
             keys: Vec::new(),
-            receivers: Vec::new(),
+            pending: Vec::new(),
             outcomes: BTreeMap::new(),
-            sent_at: Vec::new(),
         }
     }
 
@@ -110,8 +108,7 @@ impl Bench {
         let event = event(payload.into());
         self.keys.push(event.partition_key.to_string());
         let (record, receiver) = Record::new(event, self.now);
-        self.receivers.push(receiver);
-        self.sent_at.push(self.now);
+        self.pending.push((index, receiver));
         self.pipeline.accept(record, self.now);
         index
     }
@@ -165,13 +162,11 @@ impl Bench {
     }
 
     fn gather(&mut self) {
-        for (index, receiver) in self.receivers.iter_mut().enumerate() {
-            if !self.outcomes.contains_key(&index)
-                && let Ok(outcome) = receiver.try_recv()
-            {
-                self.outcomes.insert(index, outcome);
-            }
-        }
+        let outcomes = &mut self.outcomes;
+        self.pending.retain_mut(|(index, receiver)| match receiver.try_recv() {
+            Ok(outcome) => outcomes.insert(*index, outcome).is_some(),
+            Err(_) => true,
+        });
     }
 
     /// Answers the list that is asked for.
