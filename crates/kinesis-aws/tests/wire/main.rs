@@ -8,5 +8,6 @@ mod connecting;
 mod failures;
 mod lease_changes;
 mod lease_table;
+mod puts;
 mod stream;
 mod support;
