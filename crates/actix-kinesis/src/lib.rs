@@ -50,14 +50,18 @@
 //! ```
 //!
 //! - [`consumer`]: consuming a stream, and all that an application is told meanwhile
+//! - [`producer`]: sending events to streams
 //! - [`config`]: settings, from a HOCON file or in code
 //!
 //! # Features
 //! - `sso`: credentials of AWS IAM Identity Center
 //! - `credentials-process`: credentials of a program that a profile names
 
+mod aws;
+mod backoff;
 pub mod config;
 pub mod consumer;
+pub mod producer;
 
 pub use aws_credential_types::provider::SharedCredentialsProvider;
 pub use kinesis_record::{Checkpoint, HashKey, HashRange, Position, SequenceNumber, ShardId};

@@ -7,7 +7,7 @@ mod config_support;
 use std::time::{Duration, SystemTime};
 
 use actix_kinesis::config::{
-    ConfigError, ConfigLoader, ConsumerConf, FailurePolicy, InitialPosition, KinesisConfig,
+    ConfigError, ConfigLoader, ConsumerConf, FailurePolicy, InitialPosition, KinesisConfig, Ordering,
 };
 use config_support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
 use proptest::prelude::proptest;
@@ -127,6 +127,69 @@ fn an_unknown_consumer_is_answered_with_the_known_ones() {
     );
     assert_tells(&error("spare"), &["no stream-name"]);
     assert_tells(&error("out"), &["a producer's"]);
+}
+
+#[test]
+fn an_unknown_producer_is_answered_with_the_known_ones() {
+    let config = load(
+        "kinesis { application-name = a, both.stream-name = b, out { stream-name = s, ordering = none }
+         in { stream-name = s, worker.batch-timeout = 5s } }",
+    )
+    .unwrap();
+    let error = |name: &str| config.producer(name).unwrap_err().to_string();
+    assert_tells(&error("bot"), &["kinesis.bot:", "did you mean both?", "known producers: both, out"]);
+    assert_tells(&error("in"), &["a consumer's"]);
+}
+
+#[test]
+fn a_producer_lies_over_its_defaults_and_those_of_aws() {
+    let config = load(
+        "kinesis { application-name = a, aws { region = eu-west-1, profile = all }
+         default-producer { record-ttl = 10s, aws.profile = producers, aggregation.max-size = 1KiB }
+         out { stream-name = s, record-ttl = 1 minute, rate-limit = 100, aggregation.enabled = off
+           aggregation.max-size = null }
+         both { stream-name = b, ordering = partition-key, worker.batch-timeout = 5s } }",
+    )
+    .unwrap();
+    let out = config.producer("out").unwrap();
+    assert_eq!((out.record_ttl, out.rate_limit), (60 * SECOND, 100));
+    assert_eq!((out.aggregation.enabled, out.aggregation.max_size), (false, 51_200));
+    assert_eq!(
+        (out.aws.region.as_deref(), out.aws.profile.as_deref()),
+        (Some("eu-west-1"), Some("producers"))
+    );
+    let both = config.producer("both").unwrap();
+    assert_eq!((both.record_ttl, both.ordering), (10 * SECOND, Ordering::PartitionKey));
+    assert_eq!(config.consumer("both").unwrap().worker.batch_timeout, 5 * SECOND);
+}
+
+#[test]
+fn settings_of_a_producer_are_checked_with_their_path() {
+    for (line, parts) in [
+        ("record-ttl = 99ms", ["kinesis.orders.record-ttl", "100ms to 36500d"]),
+        ("record-ttl = 10", ["kinesis.orders.record-ttl", "with its unit"]),
+        ("max-outstanding-requests = 0", ["kinesis.orders.max-outstanding-requests", "1 to 10000000"]),
+        ("collection.max-count = 501", ["kinesis.orders.collection.max-count", "1 to 500"]),
+        ("collection.max-size = 11MiB", ["kinesis.orders.collection.max-size", "51KiB to 10MiB"]),
+        ("aggregation.max-size = 63", ["kinesis.orders.aggregation.max-size", "64B to 10MiB"]),
+        ("max-record-size = 11MiB", ["kinesis.orders.max-record-size", "64B to 10MiB"]),
+        ("rate-limit = 0", ["kinesis.orders.rate-limit", "1 to 1000000"]),
+        ("ordering = key", ["kinesis.orders.ordering", "partition-key"]),
+        ("retry-backoff { min = 2s, max = 1s }", ["kinesis.orders.retry-backoff", "not above max"]),
+        ("aggregation.max-sise = 1KiB", ["did you mean", "kinesis.orders.aggregation.max-size"]),
+    ] {
+        assert_tells(&refusal(line), &parts);
+    }
+    assert_tells(
+        &refused("kinesis { application-name = a, default-producer.rate-limit = 0 }"),
+        &["kinesis.default-producer.rate-limit"],
+    );
+    assert_tells(
+        &refused("kinesis { application-name = a, default-producer.worker.batch-timeout = 1s }"),
+        &["kinesis.default-producer.worker.batch-timeout", "unknown key"],
+    );
+    let warned = load(&with_orders("record-ttl = 5s")).unwrap();
+    assert_tells(&warned.warnings()[0], &["kinesis.orders: record-ttl is 5s", "request-timeout"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use actix_kinesis::config::{ConfigLoader, InitialPosition, KinesisConfig};
+use actix_kinesis::config::{ConfigLoader, InitialPosition, KinesisConfig, ProducerConf};
 use config_support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,6 +50,12 @@ fn a_whole_application_conf_loads_as_it_is() {
     assert_eq!(replay.worker.batch_timeout, 20 * SECOND);
     let instant = SystemTime::UNIX_EPOCH + Duration::from_secs(1_777_593_600);
     assert_eq!(replay.initial_position, InitialPosition::AtTimestamp(instant));
+
+    assert_eq!(config.producer_names().collect::<Vec<_>>(), ["summaries"]);
+    let mut summaries = ProducerConf::new("journal-summaries");
+    summaries.aws.region = Some("eu-west-1".to_owned());
+    summaries.aws.connect_timeout = 6 * SECOND;
+    assert_eq!(config.producer("summaries").unwrap(), summaries);
 }
 
 #[test]
@@ -90,6 +96,20 @@ fn keys_without_a_meaning_are_named_in_a_warning_each_and_secrets_never() {
         "kinesis.entries.kcl.maxListShardsRetryAttempts",
         "kinesis.entries.kcl.timeoutInSeconds",
         "kinesis.entries.kcl.shutdownGraceMillis",
+        "kinesis.default-producer.akka.dispatcher",
+        "kinesis.summaries.akka.dispatcher",
+        "kinesis.summaries.akka.throttling-retry-millis",
+        "kinesis.summaries.kpl.CredentialsRefreshDelay",
+        "kinesis.summaries.kpl.CloudwatchPort",
+        "kinesis.summaries.kpl.EnableCoreDumps",
+        "kinesis.summaries.kpl.LogLevel",
+        "kinesis.summaries.kpl.MinConnections",
+        "kinesis.summaries.kpl.MetricsGranularity",
+        "kinesis.summaries.kpl.MetricsLevel",
+        "kinesis.summaries.kpl.MetricsNamespace",
+        "kinesis.summaries.kpl.MetricsUploadDelay",
+        "kinesis.summaries.kpl.ThreadingModel",
+        "kinesis.summaries.kpl.ThreadPoolSize",
     ];
     for key in meaningless {
         let named = warnings.iter().filter(|warning| warning.starts_with(&format!("{key} (in "))).count();
@@ -302,13 +322,68 @@ fn metrics_dimensions_may_be_a_text_or_a_list() {
 fn a_section_may_serve_a_consumer_and_a_producer() {
     let conf = orders("kcl.maxRecords = 5\n kpl.RateLimit = 100\n akka.max-outstanding-requests = 10");
     assert_eq!(conf.polling.max_records, 5);
+    let producer = producer("kcl.regionName = eu-west-1\n kpl.Region = eu-west-1\n kpl.RateLimit = 100");
+    assert_eq!((producer.rate_limit, producer.aws.region.as_deref()), (100, Some("eu-west-1")));
     let producers = load(
-        "kinesis { application-name = a, default-producer { kpl.AggregationEnabled = \"yes\" }
+        "kinesis { application-name = a, default-producer { kpl.AggregationEnabled = \"no\" }
          out { stream-name = s, akka { max-outstanding-requests = 10, throttling-retry-millis = 100 } } }",
     )
     .unwrap();
     assert_eq!(producers.consumer_names().count(), 0);
-    assert!(producers.warnings().is_empty(), "{:?}", producers.warnings());
+    let out = producers.producer("out").unwrap();
+    assert_eq!((out.max_outstanding_requests, out.aggregation.enabled), (10, false));
+    let [unused] = producers.warnings() else { panic!("{:?}", producers.warnings()) };
+    assert_tells(unused, &["kinesis.out.akka.throttling-retry-millis", "nothing is polled"]);
+}
+
+fn producer(lines: &str) -> ProducerConf {
+    load(&with_orders(lines)).and_then(|config| config.producer("orders")).unwrap()
+}
+
+#[test]
+fn settings_of_the_kpl_are_those_of_a_producer() {
+    let conf = producer(
+        "akka.max-outstanding-requests = 700
+         kpl { AggregationEnabled = false, AggregationMaxCount = 10, aggregationMaxSize = 1000, CollectionMaxCount = 50
+           CollectionMaxSize = 60000, ConnectTimeout = 2000, FailIfThrottled = true, KinesisEndpoint = localhost
+           KinesisPort = 4567, MaxConnections = 8, MaxUserRecordSize = 2097152, RateLimit = 90.0
+           RecordMaxBufferedTime = 250, RecordTtl = 60000, Region = eu-central-1, RequestTimeout = 9000 }",
+    );
+    let mut expected = ProducerConf::new("orders");
+    expected.max_outstanding_requests = 700;
+    expected.aggregation.enabled = false;
+    (expected.aggregation.max_count, expected.aggregation.max_size) = (10, 1000);
+    (expected.collection.max_count, expected.collection.max_size) = (50, 60_000);
+    expected.aws.connect_timeout = 2 * SECOND;
+    expected.aws.kinesis_endpoint = Some("https://localhost:4567".to_owned());
+    expected.aws.region = Some("eu-central-1".to_owned());
+    expected.fail_if_throttled = true;
+    expected.max_in_flight_calls = 8;
+    expected.max_record_size = 2 << 20;
+    expected.rate_limit = 90;
+    expected.record_max_buffered_time = Duration::from_millis(250);
+    (expected.record_ttl, expected.request_timeout) = (60 * SECOND, 9 * SECOND);
+    assert_eq!(conf, expected);
+}
+
+#[test]
+fn an_endless_time_to_live_is_one_and_one_that_is_too_short_is_refused() {
+    let century = Duration::from_secs(36_500 * 24 * 60 * 60);
+    for endless in ["9223372036854775807", "9.3e18", "1000000 d"] {
+        assert_eq!(producer(&format!("kpl.RecordTtl = {endless}")).record_ttl, century, "{endless}");
+    }
+    for short in ["0", "99"] {
+        let refusal = refusal(&format!("kpl.RecordTtl = {short}"));
+        assert_tells(&refusal, &["written as kinesis.orders.kpl.RecordTtl", "100ms to 36500d"]);
+    }
+}
+
+#[test]
+fn certificates_are_checked_and_a_port_needs_its_host() {
+    let warnings = |line: &str| load(&with_orders(line)).unwrap().warnings().to_vec();
+    assert!(warnings("kpl.VerifyCertificate = true").is_empty());
+    assert_tells(&warnings("kpl.VerifyCertificate = false")[0], &["kpl.VerifyCertificate", "SSL_CERT_FILE"]);
+    assert_tells(&warnings("kpl.KinesisPort = 4567")[0], &["kpl.KinesisPort", "without KinesisEndpoint"]);
 }
 
 #[test]

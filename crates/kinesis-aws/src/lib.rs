@@ -1,4 +1,4 @@
-//! Kinesis and DynamoDB for a consumer, on the AWS SDK for Rust. No other crate of the workspace knows the SDK.
+//! Kinesis and DynamoDB for consumers and producers, on the AWS SDK for Rust. No other crate of the workspace knows the SDK.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -22,11 +22,13 @@
 //! | [`settings`] | [`AwsSettings`]: region, credentials, endpoints, time limits |
 //! | [`clients`] | [`Clients`], made from the settings |
 //! | [`kinesis`] | [`KinesisStream`], a [`StreamApi`](kinesis_lease::StreamApi) |
+//! | [`puts`] | [`KinesisPuts`], a [`PutApi`](kinesis_lease::PutApi) |
 //! | [`lease_table`] | [`DynamoLeaseStore`], a [`LeaseStore`](kinesis_lease::LeaseStore) |
 
 pub mod clients;
 pub mod kinesis;
 pub mod lease_table;
+pub mod puts;
 pub mod settings;
 
 mod failure;
@@ -35,4 +37,5 @@ mod region;
 pub use clients::{AwsError, Clients};
 pub use kinesis::KinesisStream;
 pub use lease_table::DynamoLeaseStore;
+pub use puts::KinesisPuts;
 pub use settings::AwsSettings;

@@ -262,7 +262,9 @@ mod by_hand {
     fn the_encoded_length_is_exact_when_an_index_needs_two_bytes() {
         let mut aggregate = Aggregate::new();
         for key in 0..300u128 {
+            let foretold = aggregate.encoded_len_with(&key.to_string(), Some(HashKey(key)), 0);
             aggregate.push(&key.to_string(), Some(HashKey(key)), Bytes::new());
+            assert_eq!(aggregate.encoded_len(), foretold);
         }
         assert_eq!(aggregate.encoded_len(), aggregate.encode().len());
     }
@@ -343,11 +345,14 @@ mod by_chance {
         }
 
         #[test]
-        fn the_encoded_length_is_known_after_every_push(pushes in pushes()) {
+        fn the_encoded_length_is_known_before_and_after_every_push(pushes in pushes()) {
             let mut growing = Aggregate::new();
             for (partition_key, explicit, data) in pushes.into_iter().take(40) {
-                growing.push(&partition_key, explicit.map(HashKey), data.into());
-                prop_assert_eq!(growing.encoded_len(), growing.clone().encode().len());
+                let explicit = explicit.map(HashKey);
+                let foretold = growing.encoded_len_with(&partition_key, explicit, data.len());
+                growing.push(&partition_key, explicit, data.into());
+                prop_assert_eq!(growing.encoded_len(), foretold);
+                prop_assert_eq!(growing.encoded_len(), growing.encode().len());
             }
         }
 

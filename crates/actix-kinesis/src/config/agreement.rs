@@ -6,37 +6,46 @@ use config::{Source, ValueKind};
 
 use super::consumer::{BackoffConf, CheckpointerConf, ConsumerConf, LeaseConf, PollingConf, WorkerConf};
 use super::leaves::Leaves;
+use super::producer::{AggregationConf, CollectionConf, ProducerConf};
 use super::source::{Hocon, REFERENCE};
 use super::{AwsConf, reactive, reader};
 
-/// The leaves of `reference.conf` as a consumer sees them.
-fn reference() -> Leaves {
+const CONSUMER: &str = "default-consumer";
+const PRODUCER: &str = "default-producer";
+
+/// The leaves of `reference.conf` as a consumer or producer sees them.
+fn reference(defaults: &str) -> Leaves {
     let layer = Hocon::reference().unwrap().collect().unwrap().remove("kinesis").unwrap();
     let ValueKind::Table(kinesis) = layer.kind else { panic!("no section") };
     let aws = Leaves::of(&kinesis["aws"], "kinesis.aws", "aws");
-    Leaves::of(&kinesis["default-consumer"], "kinesis.default-consumer", "").over(&aws)
+    Leaves::of(&kinesis[defaults], &format!("kinesis.{defaults}"), "").over(&aws)
 }
 
 #[test]
 fn the_reference_has_every_key_and_no_other() {
-    let mut written: BTreeSet<_> = reference().0.into_keys().collect();
-    // The empty section of a consumer's own overrides.
-    assert!(written.remove("aws"));
-    let known = reader::known_keys();
-    let mut expected: BTreeSet<_> = known.iter().map(|key| (*key).to_owned()).collect();
-    assert_eq!(expected.len(), known.len());
-    assert!(expected.remove("stream-name"));
-    assert_eq!(written, expected);
+    for (defaults, known) in [(CONSUMER, reader::consumer_keys()), (PRODUCER, reader::producer_keys())] {
+        let mut written: BTreeSet<_> = reference(defaults).0.into_keys().collect();
+        // The empty section of a consumer's own overrides.
+        assert!(written.remove("aws"));
+        let mut expected: BTreeSet<_> = known.iter().map(|key| (*key).to_owned()).collect();
+        assert_eq!(expected.len(), known.len());
+        assert!(expected.remove("stream-name"));
+        assert_eq!(written, expected);
+    }
 }
 
 #[test]
 fn the_reference_has_the_typed_defaults() {
-    let mut leaves = reference();
-    leaves.0.remove("aws");
     let mut problems = Vec::new();
+    let mut leaves = reference(CONSUMER);
+    leaves.0.remove("aws");
     let read = reader::read("application", &leaves, "kinesis.default-consumer", &mut problems);
-    assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(read, ConsumerConf::new("application", "stream-name"));
+    let mut leaves = reference(PRODUCER);
+    leaves.0.remove("aws");
+    let read = reader::read_producer(&leaves, "kinesis.default-producer", &mut problems);
+    assert_eq!(read, ProducerConf::new("stream-name"));
+    assert!(problems.is_empty(), "{problems:?}");
 }
 
 #[test]
@@ -91,7 +100,27 @@ fn every_field_has_a_key() {
     let (aws, worker, checkpointer, lease, polling) = (10, 12, 3, 7, 2);
     let stream_name_position_and_timestamp = 3;
     let fields = stream_name_position_and_timestamp + aws + worker + checkpointer + lease + polling;
-    assert_eq!(reader::known_keys().len(), fields);
+    assert_eq!(reader::consumer_keys().len(), fields);
+
+    let ProducerConf {
+        stream_name: _,
+        aws: _,
+        ordering: _,
+        record_ttl: _,
+        record_max_buffered_time: _,
+        max_record_size: _,
+        max_outstanding_requests: _,
+        max_outstanding_bytes: _,
+        max_in_flight_calls: _,
+        request_timeout: _,
+        rate_limit: _,
+        fail_if_throttled: _,
+        retry_backoff: BackoffConf { min: _, max: _ },
+        aggregation: AggregationConf { enabled: _, max_count: _, max_size: _ },
+        collection: CollectionConf { max_count: _, max_size: _ },
+    } = ProducerConf::new("stream-name");
+    let (own, backoff, aggregation, collection) = (11, 2, 3, 2);
+    assert_eq!(reader::producer_keys().len(), own + aws + backoff + aggregation + collection);
 }
 
 #[test]
@@ -106,8 +135,9 @@ fn every_key_of_the_reference_has_a_comment_right_above() {
         keys += 1;
         assert!(above.starts_with('#') && above.len() > 2, "no comment above: {line}");
     }
-    let sections = 10;
-    assert_eq!(keys, reference().0.len() - 1 + sections);
+    let (sections, sections_of_producers, aws) = (10, 5, 10);
+    let written = reference(CONSUMER).0.len() - 1 + reference(PRODUCER).0.len() - 1 - aws;
+    assert_eq!(keys, written + sections + sections_of_producers - 1);
 }
 
 #[test]
@@ -115,9 +145,11 @@ fn every_counterpart_that_the_reference_names_is_translated() {
     let reactive: BTreeSet<_> = reactive::keys().collect();
     let named = REFERENCE.split('(').skip(1).filter_map(|rest| rest.split([')', ',']).next());
     let named: Vec<_> = named
-        .filter(|it| ["kcl.", "worker.", "checkpointer."].iter().any(|group| it.starts_with(group)))
+        .filter(|it| {
+            ["akka.", "kcl.", "kpl.", "worker.", "checkpointer."].iter().any(|group| it.starts_with(group))
+        })
         .collect();
-    assert!(named.len() > 15, "{named:?}");
+    assert!(named.len() > 28, "{named:?}");
     for key in named {
         assert!(reactive.contains(key), "{key}");
     }

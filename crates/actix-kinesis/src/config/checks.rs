@@ -4,8 +4,9 @@ use super::consumer::ConsumerConf;
 use super::error::ConfigError;
 use super::keys::{self, TABLE_NAME, Visit};
 use super::kinds::{Kind, Text};
+use super::producer::ProducerConf;
 
-/// Gathers what is not allowed. Keys are relative to the consumer's section.
+/// Gathers what is not allowed. Keys are relative to the consumer's or producer's section.
 #[derive(Default)]
 pub(super) struct Checks {
     problems: Vec<ConfigError>,
@@ -21,6 +22,13 @@ impl Checks {
         if conf.lease.table_name.is_none() && checks.problems.is_empty() {
             checks.required("lease.table-name", &mut conf.table_name(), TABLE_NAME);
         }
+        checks.problems
+    }
+
+    /// What is not allowed in `conf`.
+    pub(super) fn of_producer(conf: &ProducerConf) -> Vec<ConfigError> {
+        let mut checks = Self::default();
+        keys::producer(&mut conf.clone(), &mut checks);
         checks.problems
     }
 }

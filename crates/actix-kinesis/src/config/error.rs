@@ -69,7 +69,7 @@ pub enum ConfigError {
     /// A value that is of the wrong kind or out of range.
     #[error("{key}{}: found {found}; allowed: {allowed}", In(.origin))]
     Value {
-        /// The full path of the key; relative to the consumer's section if no file was read.
+        /// The full path of the key; relative to the consumer's or producer's section if no file was read.
         key: String,
         /// Where it is written, if it is.
         origin: Option<String>,
@@ -103,6 +103,22 @@ pub enum ConfigError {
         /// A known name that looks like it.
         nearest: Option<String>,
         /// All consumers of the configuration.
+        known: Vec<String>,
+    },
+
+    /// No producer has the name that was asked for.
+    #[error(
+        "kinesis.{name}: there is no producer of this name{}; {reason}; known producers: {}",
+        DidYouMean(.nearest), Names(.known)
+    )]
+    UnknownProducer {
+        /// The name asked for.
+        name: String,
+        /// Why there is none.
+        reason: &'static str,
+        /// A known name that looks like it.
+        nearest: Option<String>,
+        /// All producers of the configuration.
         known: Vec<String>,
     },
 

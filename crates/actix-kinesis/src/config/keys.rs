@@ -1,4 +1,4 @@
-//! Every key of a consumer's section, once: its name, its field and what it allows. Reading a file, checking typed
+//! Every key of a consumer's and of a producer's section, once: its name, its field and what it allows. Reading a file, checking typed
 //! settings and telling known keys from unknown ones all walk this list.
 
 use std::time::{Duration, SystemTime};
@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime};
 use super::aws::AwsConf;
 use super::consumer::{BackoffConf, ConsumerConf, FailurePolicy, InitialPosition, LeaseConf, WorkerConf};
 use super::kinds::{Bytes, Choice, Flag, Instant, Kind, Name, Percentage, Span, Text, Url, Whole};
+use super::producer::{Ordering, ProducerConf};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// As good as for ever.
+pub(super) const CENTURY: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
@@ -47,6 +50,33 @@ pub(super) fn consumer(conf: &mut ConsumerConf, visit: &mut impl Visit) {
     lease(&mut conf.lease, visit);
     visit.required("polling.max-records", &mut conf.polling.max_records, Whole(1..=10_000));
     visit.required("polling.idle-time", &mut conf.polling.idle_time, Span(200 * MILLISECOND..=HOUR));
+}
+
+/// Visits all keys of a producer.
+pub(super) fn producer(conf: &mut ProducerConf, visit: &mut impl Visit) {
+    const ORDERINGS: &[(&str, Ordering)] =
+        &[("none", Ordering::None), ("partition-key", Ordering::PartitionKey)];
+    visit.required("stream-name", &mut conf.stream_name, STREAM_NAME);
+    aws(&mut conf.aws, visit);
+    visit.required("ordering", &mut conf.ordering, Choice(ORDERINGS));
+    visit.required("record-ttl", &mut conf.record_ttl, Span(100 * MILLISECOND..=CENTURY));
+    let buffered = &mut conf.record_max_buffered_time;
+    visit.required("record-max-buffered-time", buffered, Span(Duration::ZERO..=DAY));
+    visit.required("max-record-size", &mut conf.max_record_size, Bytes(64..=10 * MIB));
+    let outstanding = &mut conf.max_outstanding_requests;
+    visit.required("max-outstanding-requests", outstanding, Whole(1..=10_000_000));
+    visit.required("max-outstanding-bytes", &mut conf.max_outstanding_bytes, Bytes(MIB..=TIB));
+    visit.required("max-in-flight-calls", &mut conf.max_in_flight_calls, Whole(1..=256));
+    visit.required("request-timeout", &mut conf.request_timeout, Span(100 * MILLISECOND..=10 * MINUTE));
+    visit.required("rate-limit", &mut conf.rate_limit, Whole(1..=1_000_000));
+    visit.required("fail-if-throttled", &mut conf.fail_if_throttled, Flag);
+    backoff("retry-backoff", ["retry-backoff.min", "retry-backoff.max"], &mut conf.retry_backoff, visit);
+    let aggregation = &mut conf.aggregation;
+    visit.required("aggregation.enabled", &mut aggregation.enabled, Flag);
+    visit.required("aggregation.max-count", &mut aggregation.max_count, Whole(1..=u64::MAX));
+    visit.required("aggregation.max-size", &mut aggregation.max_size, Bytes(64..=10 * MIB));
+    visit.required("collection.max-count", &mut conf.collection.max_count, Whole(1..=500));
+    visit.required("collection.max-size", &mut conf.collection.max_size, Bytes(52_224..=10 * MIB));
 }
 
 fn aws(conf: &mut AwsConf, visit: &mut impl Visit) {

@@ -1,4 +1,4 @@
-//! The section `kinesis`: an application and its consumers.
+//! The section `kinesis`: an application, its consumers and its producers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::kinds::{EMPTY, Kind, Text, quoted};
 use super::leaves::{Leaf, LeafValue, Leaves, join};
 use super::loader::ConfigLoader;
 use super::nearest::nearest;
-use super::reactive::{self, Report};
+use super::producer::ProducerConf;
+use super::reactive::Report;
 use super::reader;
 
 /// A loaded configuration: everything in it has been checked.
@@ -22,7 +23,8 @@ use super::reader;
 pub struct KinesisConfig {
     application_name: String,
     consumers: BTreeMap<String, ConsumerConf>,
-    /// Named sections that are no consumer's, and why.
+    producers: BTreeMap<String, ProducerConf>,
+    /// Named sections that are no consumer's, or no producer's, and why.
     others: BTreeMap<String, &'static str>,
     pub(super) warnings: Vec<String>,
 }
@@ -59,6 +61,24 @@ impl KinesisConfig {
         self.consumers.keys().map(String::as_str)
     }
 
+    /// The settings of the producer in the section `kinesis.<name>`. A name with dots is asked for without quotes.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownProducer`] names those that there are.
+    pub fn producer(&self, name: &str) -> Result<ProducerConf, ConfigError> {
+        self.producers.get(name).cloned().ok_or_else(|| ConfigError::UnknownProducer {
+            name: name.to_owned(),
+            reason: self.others.get(name).copied().unwrap_or("the configuration has no such section"),
+            nearest: nearest(name, self.producer_names()).map(str::to_owned),
+            known: self.producer_names().map(str::to_owned).collect(),
+        })
+    }
+
+    /// The names of all producers, sorted: of all named sections that have a `stream-name` and are not a consumer's.
+    pub fn producer_names(&self) -> impl Iterator<Item = &str> {
+        self.producers.keys().map(String::as_str)
+    }
+
     /// What is allowed and yet unwise, or has no effect here. The loader has logged it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -74,6 +94,7 @@ impl FromStr for KinesisConfig {
 }
 
 const DEFAULTS: &str = "kinesis.default-consumer";
+const PRODUCER_DEFAULTS: &str = "kinesis.default-producer";
 /// Sections at the level of `kinesis` that are no consumer's or producer's.
 const RESERVED: [&str; 3] = ["aws", "default-consumer", "default-producer"];
 
@@ -84,18 +105,17 @@ pub(super) fn read(root: &Value, report: &mut Report) -> KinesisConfig {
     let mut config = KinesisConfig {
         application_name: application_name(kinesis, report),
         consumers: BTreeMap::new(),
+        producers: BTreeMap::new(),
         others: BTreeMap::new(),
         warnings: Vec::new(),
     };
     let defaults = defaults(kinesis, report);
+    let producer_defaults = producer_defaults(kinesis, report);
     let named: BTreeMap<_, _> =
         kinesis.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())).collect();
     for (name, value) in &named {
         let path = join("kinesis", name);
         match &value.kind {
-            ValueKind::Table(section) if reactive::is_producer(section) => {
-                config.others.insert((*name).clone(), "its section is a producer's");
-            }
             ValueKind::Table(section) if is_absent(section.get("stream-name")) => {
                 config.others.insert((*name).clone(), "its section has no stream-name");
                 match misspelt(name, &path, section, value) {
@@ -103,9 +123,23 @@ pub(super) fn read(root: &Value, report: &mut Report) -> KinesisConfig {
                     None => report.warnings.push(unused(name, &path, named.keys().map(|name| name.as_str()))),
                 }
             }
-            ValueKind::Table(_) => {
-                let conf = consumer(value, &path, &defaults, &config.application_name, report);
-                config.consumers.insert((*name).clone(), conf);
+            ValueKind::Table(section) => {
+                let own = Leaves::of(value, &path, "");
+                reader::unknown_keys(&own, &path, &reader::known_keys(), &mut report.problems);
+                let role = role(section);
+                match role {
+                    Role::Consumer => config.others.insert((*name).clone(), "its section is a consumer's"),
+                    Role::Producer => config.others.insert((*name).clone(), "its section is a producer's"),
+                    Role::Both => None,
+                };
+                if role != Role::Producer {
+                    let conf = consumer(&own, &path, &defaults, &config.application_name, report);
+                    config.consumers.insert((*name).clone(), conf);
+                }
+                if role != Role::Consumer {
+                    let conf = producer(&own, &path, &producer_defaults, report);
+                    config.producers.insert((*name).clone(), conf);
+                }
             }
             ValueKind::Nil => {}
             _ if *name == "application-name" => {}
@@ -176,27 +210,81 @@ fn defaults(kinesis: &Map<String, Value>, report: &mut Report) -> Leaves {
         let origin = origin.map(|origin| format!(" (in {origin})")).unwrap_or_default();
         report.warnings.push(format!("{path}{origin} has no effect: every consumer names its own stream"));
     }
-    reader::unknown_keys(&aws, "kinesis", &mut report.problems);
-    reader::unknown_keys(&own, DEFAULTS, &mut report.problems);
+    reader::unknown_keys(&aws, "kinesis", &reader::consumer_keys(), &mut report.problems);
+    reader::unknown_keys(&own, DEFAULTS, &reader::consumer_keys(), &mut report.problems);
     let defaults = own.over(&aws);
     reader::read("application", &defaults, DEFAULTS, &mut report.problems);
     defaults
 }
 
+/// What every producer starts from: `kinesis.aws` and `kinesis.default-producer`, checked as for consumers.
+fn producer_defaults(kinesis: &Map<String, Value>, report: &mut Report) -> Leaves {
+    let section = |name| kinesis.get(name).filter(|value| table(value).is_some());
+    let aws = section("aws").map(|aws| Leaves::of(aws, "kinesis.aws", "aws")).unwrap_or_default();
+    let own = section("default-producer").map(|own| Leaves::of(own, PRODUCER_DEFAULTS, ""));
+    let mut own = own.unwrap_or_default();
+    if let Some(Leaf { path, origin, .. }) = own.0.remove("stream-name") {
+        let origin = origin.map(|origin| format!(" (in {origin})")).unwrap_or_default();
+        report.warnings.push(format!("{path}{origin} has no effect: every producer names its own stream"));
+    }
+    reader::unknown_keys(&own, PRODUCER_DEFAULTS, &reader::producer_keys(), &mut report.problems);
+    let defaults = own.over(&aws);
+    let mut problems = Vec::new();
+    reader::read_producer(&defaults, PRODUCER_DEFAULTS, &mut problems);
+    add_untold(problems, report);
+    defaults
+}
+
+/// What a named section is for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Role {
+    Consumer,
+    Producer,
+    Both,
+}
+
+/// By the keys that it has. One with a stream's name alone serves for both.
+fn role(section: &Map<String, Value>) -> Role {
+    let first = |key: &'static str| key.split('.').next().unwrap_or(key);
+    let (of_consumers, of_producers) = (reader::consumer_keys(), reader::producer_keys());
+    let has_one_of = |keys: &[&'static str], others: &[&'static str]| {
+        let own = keys.iter().map(|key| first(key));
+        own.filter(|key| !others.iter().any(|other| first(other) == *key))
+            .any(|key| section.contains_key(key))
+    };
+    let of_consumer = has_one_of(&of_consumers, &of_producers) || section.contains_key("kcl");
+    let of_producer = has_one_of(&of_producers, &of_consumers) || section.contains_key("kpl");
+    match (of_consumer, of_producer) {
+        (true, false) => Role::Consumer,
+        (false, true) => Role::Producer,
+        _ => Role::Both,
+    }
+}
+
+/// Adds problems that are not those of the defaults, which have been told.
+fn add_untold(problems: Vec<ConfigError>, report: &mut Report) {
+    let told: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+    report.problems.extend(problems.into_iter().filter(|problem| !told.contains(&problem.to_string())));
+}
+
+fn producer(own: &Leaves, path: &str, defaults: &Leaves, report: &mut Report) -> ProducerConf {
+    let mut problems = Vec::new();
+    let conf = reader::read_producer(&own.over(defaults), path, &mut problems);
+    add_untold(problems, report);
+    report.warnings.extend(conf.warnings().into_iter().map(|warning| format!("{path}: {warning}")));
+    conf
+}
+
 fn consumer(
-    section: &Value,
+    own: &Leaves,
     path: &str,
     defaults: &Leaves,
     application: &str,
     report: &mut Report,
 ) -> ConsumerConf {
-    let own = Leaves::of(section, path, "");
-    reader::unknown_keys(&own, path, &mut report.problems);
     let mut problems = Vec::new();
     let conf = reader::read(application, &own.over(defaults), path, &mut problems);
-    // What is wrong with the defaults has been told.
-    let told: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
-    report.problems.extend(problems.into_iter().filter(|problem| !told.contains(&problem.to_string())));
+    add_untold(problems, report);
     report.warnings.extend(conf.warnings().into_iter().map(|warning| format!("{path}: {warning}")));
     let timestamp = own.0.get("initial-timestamp").filter(|leaf| leaf.value != LeafValue::Null);
     if let Some(leaf) =
@@ -216,8 +304,12 @@ fn misspelt(name: &str, path: &str, section: &Map<String, Value>, value: &Value)
         let nearest = Some(join(path, "stream-name"));
         return Some(ConfigError::UnknownKey { key: join(path, key), origin, nearest });
     }
-    let groups = reader::known_keys().into_iter().filter_map(|key| Some(key.split_once('.')?.0));
-    let misplaced = groups.chain(["kcl"]).find(|group| *group == name).map(|group| join(DEFAULTS, group));
+    let in_group = |keys: Vec<&'static str>, old: &str| {
+        name == old || keys.iter().any(|key| key.split_once('.').is_some_and(|(group, _)| group == name))
+    };
+    let misplaced = in_group(reader::consumer_keys(), "kcl").then(|| join(DEFAULTS, name));
+    let misplaced =
+        misplaced.or_else(|| in_group(reader::producer_keys(), "kpl").then(|| join(PRODUCER_DEFAULTS, name)));
     let nearest = misplaced.or_else(|| nearest(name, RESERVED).map(|nearest| join("kinesis", nearest)))?;
     let origin = value.origin().map(str::to_owned);
     Some(ConfigError::UnknownKey { key: path.to_owned(), origin, nearest: Some(nearest) })
@@ -231,8 +323,9 @@ fn unused<'a>(name: &str, path: &str, names: impl Iterator<Item = &'a str>) -> S
 }
 
 fn unknown(name: &str, path: String, value: &Value) -> ConfigError {
-    let keys = reader::known_keys();
-    let defaults: Vec<_> = keys.iter().map(|key| format!("default-consumer.{key}")).collect();
+    let of_consumers = reader::consumer_keys().into_iter().map(|key| format!("default-consumer.{key}"));
+    let of_producers = reader::producer_keys().into_iter().map(|key| format!("default-producer.{key}"));
+    let defaults: Vec<_> = of_consumers.chain(of_producers).collect();
     let candidates =
         RESERVED.into_iter().chain(["application-name"]).chain(defaults.iter().map(String::as_str));
     let nearest = nearest(name, candidates).map(|nearest| format!("kinesis.{nearest}"));

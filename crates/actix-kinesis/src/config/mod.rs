@@ -1,6 +1,6 @@
-//! The settings of consumers, from a HOCON file or in code.
+//! The settings of consumers and producers, from a HOCON file or in code.
 //!
-//! A file needs a name for the application and a section for each consumer, with the stream's name:
+//! A file needs a name for the application and a section for each consumer or producer, with the stream's name:
 //!
 //! ```
 //! use actix_kinesis::config::KinesisConfig;
@@ -21,18 +21,26 @@
 //!         stream-name = payments
 //!         worker { failure-policy = skip, max-bytes = 128MiB }
 //!       }
+//!       receipts {
+//!         stream-name = receipts
+//!         ordering = partition-key
+//!       }
 //!     }
 //! "#.parse()?;
 //!
 //! let orders = config.consumer("orders")?;
 //! assert_eq!(orders.table_name(), "billing-orders");
 //! assert_eq!(orders.worker.batch_timeout.as_secs(), 30);
+//! assert_eq!(config.producer("receipts")?.stream_name, "receipts");
 //! # Ok::<(), actix_kinesis::config::ConfigError>(())
 //! ```
 //!
-//! - **Keys and defaults** are in `reference.conf`, with a comment for each; [`ConsumerConf`] describes the same
-//!   settings and can be built without a file.
-//! - **Merging.** A consumer's section lies over `kinesis.default-consumer`, its `aws` also over `kinesis.aws`, key by
+//! - **Keys and defaults** are in `reference.conf`, with a comment for each; [`ConsumerConf`] and [`ProducerConf`] describe
+//!   the same settings and can be built without a file.
+//! - **A section** with keys of a producer alone is no consumer's, and the other way round; one with a `stream-name` and
+//!   keys of both, or of neither, serves for both.
+//! - **Merging.** A consumer's section lies over `kinesis.default-consumer`, a producer's over
+//!   `kinesis.default-producer`, its `aws` also over `kinesis.aws`, key by
 //!   key. `null` takes a key, or a whole section, back to the default of `reference.conf`.
 //! - **Layers.** Environment variables and code lie over the file: see [`ConfigLoader`].
 //! - **Durations** have a unit: `10s`, `500ms`, `2 minutes`. **Sizes** are bytes or have one: `64MiB` is 2^26 bytes,
@@ -44,7 +52,7 @@
 //!   `${?NAME}` of a variable that is not set leaves the key as it was.
 //! - **Secrets** have no place here: credentials come from the SDK's chain of providers.
 //! - **reactive-kinesis.** A file written for it loads as it is: its keys are translated, those without a meaning here
-//!   are named in a [warning](KinesisConfig::warnings), and sections of producers are left alone. A key of this library
+//!   are named in a [warning](KinesisConfig::warnings). A key of this library
 //!   and its counterpart in one section are an error.
 //!
 //! Two kinds of broken text that a HOCON parser may take in silence are refused, in included files as well: a `}` that
@@ -64,6 +72,7 @@ mod kinesis;
 mod leaves;
 mod loader;
 mod nearest;
+mod producer;
 mod reactive;
 mod reader;
 mod source;
@@ -76,3 +85,4 @@ pub use consumer::{
 pub use error::ConfigError;
 pub use kinesis::KinesisConfig;
 pub use loader::ConfigLoader;
+pub use producer::{AggregationConf, CollectionConf, Ordering, ProducerConf};

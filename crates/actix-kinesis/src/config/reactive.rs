@@ -1,9 +1,9 @@
 //! The keys of reactive-kinesis, translated: an `application.conf` written for it loads as it is. What its names mean
 //! here, or why they mean nothing, is written in this module alone.
 //!
-//! Names are matched as reactive-kinesis and the KCL match them: exactly, but for the first letter of a `kcl` key,
-//! which may be upper or lower case. A bare number has the unit in which its name ends; a value with a unit of its own
-//! has that one. Keys of producers (`kpl` and two of `akka`) are left to the producer.
+//! Names are matched as reactive-kinesis, the KCL and the KPL match them: exactly, but for the first letter of a `kcl` or
+//! `kpl` key, which may be upper or lower case. A bare number has the unit in which its name ends, or milliseconds in
+//! `kpl`; a value with a unit of its own has that one.
 
 use std::fmt;
 
@@ -41,15 +41,25 @@ enum Meaning {
     Position,
     /// Seconds since 1970 to start from.
     Timestamp,
+    /// The same as this key, a bare number being milliseconds, of which the KPL takes more than there is time.
+    EndlessMillis(&'static str),
+    /// The port of the service whose host is another key.
+    Port,
+    /// Whether certificates are checked.
+    Verify,
     /// A class that finds credentials. Its arguments may be secrets, so that it is never shown.
     Credentials,
     /// Nothing, and why.
     Nothing(&'static str),
 }
 
-use Meaning::{CheckpointPause, Credentials, Endpoint, Millis, Nothing, Position, Same, Seconds, Timestamp};
+use Meaning::{
+    CheckpointPause, Credentials, EndlessMillis, Endpoint, Millis, Nothing, Port, Position, Same, Seconds,
+    Timestamp, Verify,
+};
 
-const DISPATCHER: Meaning = Nothing("there are no dispatchers: worker.arbiters is the number of threads");
+const DISPATCHER: Meaning =
+    Nothing("there are no dispatchers: a consumer's worker.arbiters is its number of threads");
 const METRICS: Meaning = Nothing("no metrics are sent to CloudWatch");
 const FETCHING: Meaning = Nothing("records are always fetched ahead, as far as worker.max-bytes allows");
 const RETRIES: Meaning = Nothing("the pauses between calls are chosen by themselves");
@@ -57,9 +67,17 @@ const THREADS: Meaning = Nothing("calls are asynchronous and need no threads");
 const NEVER_EFFECTIVE: Meaning = Nothing("it has no effect in reactive-kinesis either");
 const BUILT_IN: Meaning = Nothing("this is not for choice here");
 
-const AKKA: &[(&str, Meaning)] = &[("dispatcher", DISPATCHER)];
+const NATIVE: Meaning = Nothing("there is no native process");
+const PROXY: Meaning = Nothing("the SDK finds proxies in the environment");
 
-const AKKA_OF_PRODUCERS: &[&str] = &["max-outstanding-requests", "throttling-retry-millis"];
+const AKKA: &[(&str, Meaning)] = &[
+    ("dispatcher", DISPATCHER),
+    ("max-outstanding-requests", Same("max-outstanding-requests")),
+    (
+        "throttling-retry-millis",
+        Nothing("nothing is polled: events are taken again as soon as there is room"),
+    ),
+];
 
 const WORKER: &[(&str, Meaning)] = &[
     ("batchTimeoutSeconds", Seconds("worker.batch-timeout")),
@@ -127,37 +145,70 @@ const KCL: &[(&str, Meaning)] = &[
     ("workerId", Same("lease.worker-id")),
 ];
 
-const GROUPS: [(&str, &[(&str, Meaning)]); 4] =
-    [("akka", AKKA), ("worker", WORKER), ("checkpointer", CHECKPOINTER), ("kcl", KCL)];
+const KPL: &[(&str, Meaning)] = &[
+    ("AggregationEnabled", Same("aggregation.enabled")),
+    ("AggregationMaxCount", Same("aggregation.max-count")),
+    ("AggregationMaxSize", Same("aggregation.max-size")),
+    ("CaCertFile", NATIVE),
+    ("CaCertPath", NATIVE),
+    ("CloudwatchEndpoint", METRICS),
+    ("CloudwatchPort", METRICS),
+    ("CollectionMaxCount", Same("collection.max-count")),
+    ("CollectionMaxSize", Same("collection.max-size")),
+    ("ConnectTimeout", Millis("aws.connect-timeout")),
+    ("CredentialsRefreshDelay", Nothing("credentials are renewed when they expire")),
+    ("DaemonHealthCheckTimeoutMs", NATIVE),
+    ("EnableCoreDumps", NATIVE),
+    ("EnableDaemonHealthCheck", NATIVE),
+    ("EnableOldestFutureTracker", BUILT_IN),
+    ("FailIfThrottled", Same("fail-if-throttled")),
+    ("KinesisEndpoint", Endpoint("aws.kinesis-endpoint")),
+    ("KinesisPort", Port),
+    ("LogLevel", Nothing("the subscriber of the program decides what is logged")),
+    ("MaxConnections", Same("max-in-flight-calls")),
+    ("MaxUserRecordSize", Same("max-record-size")),
+    ("MetricsGranularity", METRICS),
+    ("MetricsLevel", METRICS),
+    ("MetricsNamespace", METRICS),
+    ("MetricsUploadDelay", METRICS),
+    ("MinConnections", NEVER_EFFECTIVE),
+    ("NativeExecutable", NATIVE),
+    ("ProxyHost", PROXY),
+    ("ProxyPassword", PROXY),
+    ("ProxyPort", PROXY),
+    ("ProxyUserName", PROXY),
+    ("RateLimit", Same("rate-limit")),
+    ("RecordMaxBufferedTime", Millis("record-max-buffered-time")),
+    ("RecordTtl", EndlessMillis("record-ttl")),
+    ("Region", Same("aws.region")),
+    ("RequestTimeout", Millis("request-timeout")),
+    ("ReturnUserRecordOnFailure", Nothing("a failed event always comes back")),
+    ("TempDirectory", NATIVE),
+    ("ThreadPoolSize", THREADS),
+    ("ThreadingModel", THREADS),
+    ("UserRecordTimeoutInMillis", Nothing("record-ttl bounds an event")),
+    ("VerifyCertificate", Verify),
+];
 
-/// The keys of a consumer in reactive-kinesis, relative to its section.
+const GROUPS: [(&str, &[(&str, Meaning)]); 5] =
+    [("akka", AKKA), ("worker", WORKER), ("checkpointer", CHECKPOINTER), ("kcl", KCL), ("kpl", KPL)];
+
+/// The keys of a consumer or producer in reactive-kinesis, relative to its section.
 pub(super) fn keys() -> impl Iterator<Item = String> {
     GROUPS.iter().flat_map(|(group, rules)| rules.iter().map(move |(key, _)| format!("{group}.{key}")))
 }
 
-/// Whether a named section is a producer's: it has keys of a producer and none of a consumer alone.
-pub(super) fn is_producer(section: &Table) -> bool {
-    const OF_CONSUMERS: [&str; 7] =
-        ["initial-position", "initial-timestamp", "worker", "checkpointer", "lease", "polling", "kcl"];
-    let akka = section.get("akka").and_then(table);
-    let akka = akka.is_some_and(|akka| AKKA_OF_PRODUCERS.iter().any(|key| akka.contains_key(*key)));
-    (akka || section.contains_key("kpl")) && !OF_CONSUMERS.iter().any(|key| section.contains_key(*key))
-}
-
-/// Translates what is written at `kinesis`, all consumers included. What no rule knows stays where it is.
+/// Translates what is written at `kinesis`, all consumers and producers included. What no rule knows stays where it is.
 pub(super) fn translate(kinesis: &mut Table, report: &mut Report) {
     if let Some(akka) = kinesis.remove("akka") {
         report
             .warnings
             .push(Place { path: "kinesis.akka".to_owned(), origin: origin(&akka) }.nothing(DISPATCHER));
     }
-    let mut names: Vec<_> =
-        kinesis.keys().filter(|name| !["aws", "default-producer"].contains(&name.as_str())).collect();
+    let mut names: Vec<_> = kinesis.keys().filter(|name| *name != "aws").collect();
     names.sort();
     for name in names.into_iter().cloned().collect::<Vec<_>>() {
-        if let Some(ValueKind::Table(section)) = kinesis.get_mut(&name).map(|section| &mut section.kind)
-            && !is_producer(section)
-        {
+        if let Some(ValueKind::Table(section)) = kinesis.get_mut(&name).map(|section| &mut section.kind) {
             Translation { section, path: join("kinesis", &name), report }.run();
         }
     }
@@ -200,27 +251,23 @@ struct Translation<'a> {
 
 impl Translation<'_> {
     fn run(mut self) {
-        self.leave_out_the_producer();
         for (group, rules) in GROUPS {
             for (key, meaning) in rules {
                 for name in spellings(group, key) {
                     let Some(value) = self.take(group, &name) else { continue };
                     let path = join(&join(&self.path, group), &name);
-                    self.apply(*meaning, &value, Place { path, origin: origin(&value) });
+                    let place = Place { path, origin: origin(&value) };
+                    // For the KPL an empty text is none. And one section may say the same to it and to the KCL.
+                    let is_told = group == "kpl" && (is_empty(&value) || self.says(*meaning, &value));
+                    if !is_told {
+                        self.apply(*meaning, &value, place);
+                    }
                 }
             }
             let emptied = |section: &Table| section.get(group).and_then(table).is_some_and(Map::is_empty);
             if ["akka", "kcl"].contains(&group) && emptied(self.section) {
                 self.section.remove(group);
             }
-        }
-    }
-
-    /// The same section may serve a producer as well.
-    fn leave_out_the_producer(&mut self) {
-        self.section.remove("kpl");
-        for key in AKKA_OF_PRODUCERS {
-            self.take("akka", key);
         }
     }
 
@@ -254,7 +301,31 @@ impl Translation<'_> {
             (CheckpointPause, text) => self.checkpoint_pause(text, &place),
             (Position, text) => self.position(text, &place),
             (Timestamp, text) => self.timestamp(text, &place),
+            (EndlessMillis(key), text) => self.put(key, text.map(|text| endless(&text)), &place),
+            (Port, text) => self.port(text, &place),
+            (Verify, Some(text)) if text == "false" => self.report.warnings.push(format!(
+                "{place} has no effect: certificates are always checked, SSL_CERT_FILE names more of them"
+            )),
+            (Verify, _) => {}
         }
+    }
+
+    /// Whether the key of this library has this value already.
+    fn says(&self, meaning: Meaning, value: &Value) -> bool {
+        let Same(key) = meaning else { return false };
+        self.at(key).is_some_and(|known| known.kind.to_string() == value.kind.to_string())
+    }
+
+    /// Behind the host, which is translated before it.
+    fn port(&mut self, text: Option<String>, place: &Place) {
+        let Some(port) = text.filter(|port| port != "443") else { return };
+        let Some(endpoint) = self.at("aws.kinesis-endpoint").map(|endpoint| endpoint.kind.to_string()) else {
+            return self.report.warnings.push(format!("{place} has no effect without KinesisEndpoint"));
+        };
+        if let Some(ValueKind::Table(aws)) = self.section.get_mut("aws").map(|aws| &mut aws.kind) {
+            aws.remove("kinesis-endpoint");
+        }
+        self.put("aws.kinesis-endpoint", Some(format!("{endpoint}:{port}")), place);
     }
 
     fn checkpoint_pause(&mut self, text: Option<String>, place: &Place) {
@@ -298,10 +369,14 @@ impl Translation<'_> {
     }
 
     fn has(&self, key: &str) -> bool {
+        self.at(key).is_some()
+    }
+
+    fn at(&self, key: &str) -> Option<&Value> {
         let mut segments = key.split('.');
         let first = segments.next().and_then(|segment| self.section.get(segment));
         let value = segments.fold(first, |value, segment| value.and_then(table)?.get(segment));
-        value.is_some_and(|value| value.kind != ValueKind::Nil)
+        value.filter(|value| value.kind != ValueKind::Nil)
     }
 
     fn put(&mut self, key: &'static str, text: Option<String>, place: &Place) {
@@ -330,7 +405,7 @@ impl Translation<'_> {
 /// The names under which a key is found.
 fn spellings(group: &str, key: &str) -> Vec<String> {
     let mut names = vec![key.to_owned()];
-    if let Some(first) = key.chars().next().filter(|_| group == "kcl") {
+    if let Some(first) = key.chars().next().filter(|_| ["kcl", "kpl"].contains(&group)) {
         let other =
             if first.is_ascii_uppercase() { first.to_ascii_lowercase() } else { first.to_ascii_uppercase() };
         names.push(format!("{other}{}", key.get(1..).unwrap_or_default()));
@@ -349,6 +424,10 @@ fn origin(value: &Value) -> Option<String> {
     value.origin().map(str::to_owned)
 }
 
+fn is_empty(value: &Value) -> bool {
+    matches!(&value.kind, ValueKind::String(text) if text.is_empty())
+}
+
 fn is_default_provider(class: &str) -> bool {
     let name = class.rsplit('.').next().unwrap_or(class);
     ["DefaultAWSCredentialsProviderChain", "DefaultCredentialsProvider"].contains(&name)
@@ -359,6 +438,21 @@ fn with_unit(text: &str, unit: &str) -> String {
     match text.trim().parse::<f64>() {
         Ok(number) if number.is_finite() => format!("{number}{unit}"),
         _ => text.to_owned(),
+    }
+}
+
+/// Milliseconds that may be more than there is time for: those are for ever.
+fn endless(text: &str) -> String {
+    use super::keys::CENTURY;
+    use super::kinds::{Kind, Span, duration};
+    use std::time::Duration;
+    let text = with_unit(text, "ms");
+    match text.strip_suffix("ms").and_then(|number| number.parse::<f64>().ok()) {
+        Some(millis) if millis > CENTURY.as_millis() as f64 => duration(CENTURY),
+        _ => match Span(Duration::ZERO..=Duration::MAX).parse(&text) {
+            Some(long) if long > CENTURY => duration(CENTURY),
+            _ => text,
+        },
     }
 }
 

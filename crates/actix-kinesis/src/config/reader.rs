@@ -1,4 +1,4 @@
-//! The leaves of a consumer's section, read into its typed settings.
+//! The leaves of a consumer's or producer's section, read into its typed settings.
 
 use super::checks::Checks;
 use super::consumer::ConsumerConf;
@@ -7,9 +7,10 @@ use super::keys::{self, Visit};
 use super::kinds::{Kind, quoted};
 use super::leaves::{Leaf, LeafValue, Leaves};
 use super::nearest::nearest;
+use super::producer::ProducerConf;
 use super::reactive;
 
-/// Reads `leaves`, a section at `path` merged over its defaults. Whatever is wrong goes to `problems`; the settings
+/// Reads `leaves`, a consumer's section at `path` merged over its defaults. Whatever is wrong goes to `problems`; the settings
 /// keep the default there.
 pub(super) fn read(
     application: &str,
@@ -20,13 +21,16 @@ pub(super) fn read(
     let mut conf = ConsumerConf::new(application, "stream-name");
     let mut reader = Reader { leaves, path, problems };
     keys::consumer(&mut conf, &mut reader);
-    for problem in Checks::of(&conf) {
-        if let ConfigError::Value { key, found, allowed, .. } = problem
-            && key != "application-name"
-        {
-            reader.refuse(&key, found, allowed);
-        }
-    }
+    reader.refuse_all(Checks::of(&conf));
+    conf
+}
+
+/// The same for a producer's section.
+pub(super) fn read_producer(leaves: &Leaves, path: &str, problems: &mut Vec<ConfigError>) -> ProducerConf {
+    let mut conf = ProducerConf::new("stream-name");
+    let mut reader = Reader { leaves, path, problems };
+    keys::producer(&mut conf, &mut reader);
+    reader.refuse_all(Checks::of_producer(&conf));
     conf
 }
 
@@ -37,6 +41,17 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Tells of values that are not allowed where they are written.
+    fn refuse_all(&mut self, problems: Vec<ConfigError>) {
+        for problem in problems {
+            if let ConfigError::Value { key, found, allowed, .. } = problem
+                && key != "application-name"
+            {
+                self.refuse(&key, found, allowed);
+            }
+        }
+    }
+
     fn refuse(&mut self, key: &str, found: String, allowed: String) {
         let written = self.leaves.0.get(key).filter(|leaf| leaf.origin.is_some());
         let (key, origin) = match (written, self.written_in(key)) {
@@ -100,9 +115,13 @@ impl Visit for Reader<'_> {
     }
 }
 
-/// The leaves of a section, without its defaults, that mean nothing.
-pub(super) fn unknown_keys(leaves: &Leaves, path: &str, problems: &mut Vec<ConfigError>) {
-    let known = known_keys();
+/// The leaves of a section, without its defaults, that are none of the `known` keys and mean nothing.
+pub(super) fn unknown_keys(
+    leaves: &Leaves,
+    path: &str,
+    known: &[&'static str],
+    problems: &mut Vec<ConfigError>,
+) {
     let reactive: Vec<_> = reactive::keys().collect();
     let keys = || known.iter().copied().chain(reactive.iter().map(String::as_str));
     let sections = || keys().filter_map(|key| Some(key.rsplit_once('.')?.0));
@@ -128,21 +147,35 @@ pub(super) fn unknown_keys(leaves: &Leaves, path: &str, problems: &mut Vec<Confi
 }
 
 /// All keys of a consumer's section.
-pub(super) fn known_keys() -> Vec<&'static str> {
-    #[derive(Default)]
-    struct Keys(Vec<&'static str>);
-
-    impl Visit for Keys {
-        fn required<K: Kind>(&mut self, key: &'static str, _: &mut K::Value, _: K) {
-            self.0.push(key);
-        }
-
-        fn optional<K: Kind>(&mut self, key: &'static str, _: &mut Option<K::Value>, _: K) {
-            self.0.push(key);
-        }
-    }
-
+pub(super) fn consumer_keys() -> Vec<&'static str> {
     let mut keys = Keys::default();
     keys::consumer(&mut ConsumerConf::new("", ""), &mut keys);
     keys.0
+}
+
+/// All keys of a producer's section.
+pub(super) fn producer_keys() -> Vec<&'static str> {
+    let mut keys = Keys::default();
+    keys::producer(&mut ProducerConf::new(""), &mut keys);
+    keys.0
+}
+
+/// All keys of a named section, which may be both a consumer's and a producer's.
+pub(super) fn known_keys() -> Vec<&'static str> {
+    let of_consumers = consumer_keys();
+    let of_producers = producer_keys().into_iter().filter(|key| !of_consumers.contains(key));
+    of_consumers.iter().copied().chain(of_producers).collect()
+}
+
+#[derive(Default)]
+struct Keys(Vec<&'static str>);
+
+impl Visit for Keys {
+    fn required<K: Kind>(&mut self, key: &'static str, _: &mut K::Value, _: K) {
+        self.0.push(key);
+    }
+
+    fn optional<K: Kind>(&mut self, key: &'static str, _: &mut Option<K::Value>, _: K) {
+        self.0.push(key);
+    }
 }

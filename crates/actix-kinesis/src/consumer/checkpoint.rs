@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Span, debug, info, warn};
 
-use super::backoff::Backoff;
 use super::status::Gauges;
+use crate::backoff::Backoff;
 use crate::config::CheckpointerConf;
 
 /// Asks the supervisor for a fenced write to the lease of a shard.

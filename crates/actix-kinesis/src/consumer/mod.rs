@@ -15,7 +15,6 @@
 //! | `fetch` | reading ahead from Kinesis |
 //! | `checkpoint` | storing positions |
 
-mod backoff;
 mod checkpoint;
 mod clock;
 mod error;

@@ -26,7 +26,6 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, error, info, warn};
 
-use super::backoff::Backoff;
 use super::checkpoint::{LeaseRequest, WriteLease};
 use super::clock::{Clock, WallClock};
 use super::error::{ConsumerError, Stopped};
@@ -38,6 +37,7 @@ use super::processor::Processors;
 use super::status::{ConsumerState, ConsumerStatus, StatusBoard};
 use super::worker::LeaseHolds;
 use super::world::World;
+use crate::backoff::Backoff;
 use crate::config::{ConsumerConf, InitialPosition};
 use leader::Throughputs;
 pub(crate) use operate::{Operate, Operation};

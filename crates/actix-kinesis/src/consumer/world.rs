@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use aws_credential_types::provider::SharedCredentialsProvider;
-use kinesis_aws::{AwsSettings, Clients, DynamoLeaseStore, KinesisStream};
+use kinesis_aws::{Clients, DynamoLeaseStore, KinesisStream};
 use kinesis_lease::{LeaseStore, StreamApi};
 
 use super::error::ConsumerError;
-use crate::config::{AwsConf, ConsumerConf};
+use crate::aws::settings;
+use crate::config::ConsumerConf;
 
 /// The outside world of a consumer.
 #[derive(Debug, Clone)]
@@ -41,21 +42,5 @@ impl World {
                 call_timeout,
             )),
         })
-    }
-}
-
-fn settings(conf: &AwsConf, credentials: Option<SharedCredentialsProvider>) -> AwsSettings {
-    AwsSettings {
-        region: conf.region.clone(),
-        profile: conf.profile.clone(),
-        credentials,
-        endpoint_url: conf.endpoint_url.clone(),
-        kinesis_endpoint: conf.kinesis_endpoint.clone(),
-        dynamodb_endpoint: conf.dynamodb_endpoint.clone(),
-        role_arn: conf.role_arn.clone(),
-        role_session_name: conf.role_session_name.clone(),
-        external_id: conf.external_id.clone(),
-        connect_timeout: conf.connect_timeout,
-        request_timeout: conf.request_timeout,
     }
 }

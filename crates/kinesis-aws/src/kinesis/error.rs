@@ -11,18 +11,18 @@ use kinesis_lease::{StreamError, StreamErrorKind};
 use crate::failure::{Cause, Failure, sentence};
 
 /// A call, for the text of its error.
-pub(super) struct Call<'a> {
-    pub(super) operation: &'static str,
-    pub(super) stream: &'a str,
-    pub(super) shard: Option<&'a str>,
-    pub(super) place: &'a str,
+pub(crate) struct Call<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) stream: &'a str,
+    pub(crate) shard: Option<&'a str>,
+    pub(crate) place: &'a str,
     /// The time that the call has.
-    pub(super) limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Call<'_> {
     /// The error of a call that the SDK reports as failed. `hidden`, an iterator, is kept out of the text.
-    pub(super) fn failed<E>(&self, error: &SdkError<E, HttpResponse>, hidden: Option<&str>) -> StreamError
+    pub(crate) fn failed<E>(&self, error: &SdkError<E, HttpResponse>, hidden: Option<&str>) -> StreamError
     where
         E: Error + ProvideErrorMetadata + 'static,
     {
@@ -38,7 +38,7 @@ impl Call<'_> {
     }
 
     /// The error of a call whose reply breaks the service's rules. `holds` completes "the reply holds ...".
-    pub(super) fn unreadable(&self, holds: &str) -> StreamError {
+    pub(crate) fn unreadable(&self, holds: &str) -> StreamError {
         let why = format!("the reply holds {holds}");
         StreamError {
             kind: StreamErrorKind::Unavailable,
@@ -67,7 +67,9 @@ fn kind(failure: &Failure) -> StreamErrorKind {
         Cause::Refused(code) => match code.as_str() {
             "ExpiredIteratorException" => StreamErrorKind::ExpiredIterator,
             "ResourceNotFoundException" => StreamErrorKind::NotFound,
-            "InvalidArgumentException" | "ValidationException" => StreamErrorKind::InvalidArgument,
+            "InvalidArgumentException" | "SerializationException" | "ValidationException" => {
+                StreamErrorKind::InvalidArgument
+            }
             code if code.starts_with("KMS") => StreamErrorKind::Encryption,
             _ => StreamErrorKind::Unavailable,
         },

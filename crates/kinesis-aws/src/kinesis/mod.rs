@@ -1,6 +1,6 @@
 //! One Kinesis stream through the SDK.
 
-mod error;
+pub(crate) mod error;
 mod reply;
 
 use std::fmt;
@@ -51,14 +51,14 @@ impl KinesisStream {
         self.arn.as_deref()
     }
 
-    fn call<'a>(&'a self, operation: &'static str, shard: Option<&'a str>) -> Call<'a> {
+    pub(crate) fn call<'a>(&'a self, operation: &'static str, shard: Option<&'a str>) -> Call<'a> {
         let limit =
             self.client.config().timeout_config().and_then(|limits| limits.operation_attempt_timeout());
         Call { operation, stream: &self.name, shard, place: &self.place, limit }
     }
 
     /// The name, unless the ARN says it already.
-    fn name_without_arn(&self) -> Option<String> {
+    pub(crate) fn name_without_arn(&self) -> Option<String> {
         self.arn.is_none().then(|| self.name.clone())
     }
 

@@ -9,5 +9,6 @@ mod failures;
 mod leader;
 mod lease_changes;
 mod lease_table;
+mod puts;
 mod stream;
 mod support;

@@ -1,6 +1,7 @@
 //! From user records to the data of a Kinesis record.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::{Message, length_delimiter_len};
@@ -14,10 +15,12 @@ use crate::hash::HashKey;
 /// an explicit hash key only if it was given one. The user records are in the order in which they were pushed.
 #[derive(Debug, Clone, Default)]
 pub struct Aggregate {
-    partition_keys: KeyTable,
-    explicit_hash_keys: KeyTable,
+    partition_keys: Vec<Arc<str>>,
+    partition_key_indices: HashMap<Arc<str>, u64>,
+    explicit_hash_keys: Vec<String>,
+    explicit_hash_key_indices: HashMap<HashKey, u64>,
     records: Vec<wire::Record>,
-    records_len: usize,
+    message_len: usize,
 }
 
 impl Aggregate {
@@ -28,13 +31,14 @@ impl Aggregate {
 
     /// Adds a user record. The payload is not copied before the aggregate is encoded.
     pub fn push(&mut self, partition_key: &str, explicit_hash_key: Option<HashKey>, data: Bytes) {
+        let (partition_key, explicit_hash_key) =
+            (self.partition_key_index(partition_key), explicit_hash_key.map(|key| self.hash_key_index(key)));
         let record = wire::Record {
-            partition_key_index: Some(self.partition_keys.index(partition_key)),
-            explicit_hash_key_index: explicit_hash_key
-                .map(|key| self.explicit_hash_keys.index(&key.to_string())),
+            partition_key_index: Some(partition_key),
+            explicit_hash_key_index: explicit_hash_key,
             data: Some(data),
         };
-        self.records_len += field_len(record.encoded_len());
+        self.message_len += field_len(record.encoded_len());
         self.records.push(record);
     }
 
@@ -52,41 +56,60 @@ impl Aggregate {
     ///
     /// The service limits this together with the length of the Kinesis record's own partition key.
     pub fn encoded_len(&self) -> usize {
-        wire::ENVELOPE
-            + self.partition_keys.encoded_len
-            + self.explicit_hash_keys.encoded_len
-            + self.records_len
+        wire::ENVELOPE + self.message_len
+    }
+
+    /// What [`encoded_len`](Self::encoded_len) would be behind a push of these keys and `data_len` bytes of payload.
+    pub fn encoded_len_with(
+        &self,
+        partition_key: &str,
+        explicit_hash_key: Option<HashKey>,
+        data_len: usize,
+    ) -> usize {
+        let (index, mut added) = match self.partition_key_indices.get(partition_key) {
+            Some(index) => (*index, 0),
+            None => (self.partition_keys.len() as u64, field_len(partition_key.len())),
+        };
+        let mut record_len = index_len(index) + field_len(data_len);
+        if let Some(key) = explicit_hash_key {
+            let index = match self.explicit_hash_key_indices.get(&key) {
+                Some(index) => *index,
+                None => {
+                    added += field_len(key.to_string().len());
+                    self.explicit_hash_keys.len() as u64
+                }
+            };
+            record_len += index_len(index);
+        }
+        self.encoded_len() + added + field_len(record_len)
     }
 
     /// The data of the Kinesis record.
     ///
     /// An aggregate without user records is not worth sending: a reader takes it for a record that is not aggregated.
-    pub fn encode(self) -> Bytes {
-        wire::seal(&wire::AggregatedRecord {
-            partition_key_table: self.partition_keys.keys,
-            explicit_hash_key_table: self.explicit_hash_keys.keys,
-            records: self.records,
-        })
+    pub fn encode(&self) -> Bytes {
+        wire::seal(self.message_len, &self.partition_keys, &self.explicit_hash_keys, &self.records)
     }
-}
 
-/// A table of distinct keys in the order in which they were first used.
-#[derive(Debug, Clone, Default)]
-struct KeyTable {
-    keys: Vec<String>,
-    indices: HashMap<String, u64>,
-    encoded_len: usize,
-}
-
-impl KeyTable {
-    fn index(&mut self, key: &str) -> u64 {
-        if let Some(index) = self.indices.get(key) {
+    fn partition_key_index(&mut self, key: &str) -> u64 {
+        if let Some(index) = self.partition_key_indices.get(key) {
             return *index;
         }
-        let index = self.keys.len() as u64;
-        self.encoded_len += field_len(key.len());
-        self.keys.push(key.to_owned());
-        self.indices.insert(key.to_owned(), index);
+        let (index, key) = (self.partition_keys.len() as u64, Arc::<str>::from(key));
+        self.message_len += field_len(key.len());
+        self.partition_keys.push(Arc::clone(&key));
+        self.partition_key_indices.insert(key, index);
+        index
+    }
+
+    fn hash_key_index(&mut self, key: HashKey) -> u64 {
+        if let Some(index) = self.explicit_hash_key_indices.get(&key) {
+            return *index;
+        }
+        let (index, text) = (self.explicit_hash_keys.len() as u64, key.to_string());
+        self.message_len += field_len(text.len());
+        self.explicit_hash_keys.push(text);
+        self.explicit_hash_key_indices.insert(key, index);
         index
     }
 }
@@ -95,4 +118,9 @@ impl KeyTable {
 /// the length and the bytes.
 fn field_len(len: usize) -> usize {
     1 + length_delimiter_len(len) + len
+}
+
+/// The encoded length of a field that holds an index.
+fn index_len(index: u64) -> usize {
+    1 + prost::encoding::encoded_len_varint(index)
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use md5::{Digest, Md5};
 use prost::Message;
+use prost::encoding::{self, WireType};
 
 /// The first bytes of every aggregate.
 const MAGIC: [u8; 4] = [0xF3, 0x89, 0x9A, 0xC2];
@@ -54,8 +55,27 @@ pub(super) fn open(data: &Bytes) -> Option<AggregatedRecord> {
     AggregatedRecord::decode(body).ok()
 }
 
-/// The aggregate with this message in it.
-pub(super) fn seal(message: &AggregatedRecord) -> Bytes {
-    let body = message.encode_to_vec();
-    [&MAGIC[..], &body, &Md5::digest(&body)].concat().into()
+/// The aggregate with a message of these tables and records, which is `len` bytes long.
+///
+/// Equal to encoding an [`AggregatedRecord`], without owning the keys and without a second copy of the message.
+pub(super) fn seal(
+    len: usize,
+    partition_keys: &[impl AsRef<str>],
+    explicit_hash_keys: &[impl AsRef<str>],
+    records: &[Record],
+) -> Bytes {
+    let mut sealed = Vec::with_capacity(ENVELOPE + len);
+    sealed.extend_from_slice(&MAGIC);
+    partition_keys.iter().for_each(|key| put_text(&mut sealed, 1, key.as_ref()));
+    explicit_hash_keys.iter().for_each(|key| put_text(&mut sealed, 2, key.as_ref()));
+    records.iter().for_each(|record| encoding::message::encode(3, record, &mut sealed));
+    let digest = Md5::digest(&sealed[MAGIC.len()..]);
+    sealed.extend_from_slice(&digest);
+    sealed.into()
+}
+
+fn put_text(buffer: &mut Vec<u8>, field: u32, text: &str) {
+    encoding::encode_key(field, WireType::LengthDelimited, buffer);
+    encoding::encode_varint(text.len() as u64, buffer);
+    buffer.extend_from_slice(text.as_bytes());
 }

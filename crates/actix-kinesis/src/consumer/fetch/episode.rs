@@ -6,7 +6,7 @@ use kinesis_lease::stream::{StreamError, StreamErrorKind};
 use kinesis_record::ShardId;
 use tracing::{debug, error, info, warn};
 
-use crate::consumer::backoff::Backoff;
+use crate::backoff::Backoff;
 
 const MIN_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(10);

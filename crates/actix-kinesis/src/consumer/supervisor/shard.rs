@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tracing::{error, error_span, info, warn};
 
 use super::Supervisor;
+use crate::backoff::Backoff;
 use crate::config::{FailurePolicy, InitialPosition};
-use crate::consumer::backoff::Backoff;
 use crate::consumer::checkpoint::{CheckpointWorker, StopCheckpointing, Store};
 use crate::consumer::clock::Clock;
 use crate::consumer::error::ConsumerError;

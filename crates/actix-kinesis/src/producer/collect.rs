@@ -1,0 +1,126 @@
+//! Filling calls with what is ready.
+
+use kinesis_lease::put::PutRecord;
+use tokio::time::Instant;
+
+use super::aggregate::Batch;
+use super::pipeline::{Action, Pipeline};
+use super::send::Call;
+use crate::backoff::Backoff;
+use crate::config::ProducerConf;
+
+/// The pause after calls that failed as a whole. It grows while none succeeds; meanwhile one call at a time tries.
+#[derive(Debug)]
+pub(super) struct CallPause {
+    backoff: Backoff,
+    /// When it was made, and its end.
+    pause: Option<(Instant, Instant)>,
+}
+
+impl CallPause {
+    pub(super) fn new(conf: &ProducerConf, random: fastrand::Rng) -> Self {
+        Self { backoff: Backoff::new(conf.retry_backoff.min, conf.retry_backoff.max, random), pause: None }
+    }
+
+    /// A call that began then has failed. Calls from before the pause are old news.
+    pub(super) fn failed(&mut self, began: Instant, now: Instant) {
+        if self.pause.is_none_or(|(made, _)| made < began) {
+            self.pause = Some((now, now + self.backoff.next_pause()));
+        }
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.pause = None;
+        self.backoff.reset();
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        self.pause.map(|(_, until)| until)
+    }
+
+    /// How many calls may be under way, of `most`.
+    fn allows(&self, most: usize) -> usize {
+        if self.pause.is_some() { 1 } else { most }
+    }
+}
+
+impl Pipeline {
+    /// Starts calls for as long as there is enough for one, or something that is due.
+    pub(super) fn collect(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        while self.may_call() && self.pause.ends().is_none_or(|until| until <= now) {
+            let batches = match self.parts.pop_front() {
+                Some(part) => part.into_iter().filter_map(|batch| self.expire(batch, now)).collect(),
+                None if self.is_due(now) => self.take(now),
+                None => return,
+            };
+            if !batches.is_empty() {
+                self.start(batches, now, actions);
+            }
+        }
+    }
+
+    /// When there may be something for a call again. Replies are not waited for here.
+    pub(super) fn collect_at(&self) -> Option<Instant> {
+        if !self.may_call() {
+            return None;
+        }
+        let unrouted = (!self.map.is_awaited()).then_some(&self.unrouted);
+        let ready = self.lanes.iter().chain(unrouted).filter_map(|lane| lane.wake_at()).min();
+        let ready = ready.map(|at| self.pause.ends().map_or(at, |until| at.max(until)));
+        // Parts wait for the end of a pause alone.
+        let parts = self.parts.front().and(self.pause.ends());
+        ready.into_iter().chain(parts).min()
+    }
+
+    fn may_call(&self) -> bool {
+        self.calls.len() < self.pause.allows(self.conf.max_in_flight_calls)
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let (mut count, mut bytes, mut is_due) = (0, 0, false);
+        for index in 0..self.callable_lanes() {
+            let ready = self.lane(index).ready(now);
+            count += ready.count;
+            bytes += ready.bytes;
+            is_due |= ready.due.is_some_and(|due| due <= now);
+        }
+        let is_full =
+            count >= self.conf.collection.max_count || bytes as u64 >= self.conf.collection.max_size;
+        count > 0 && (is_due || is_full || self.is_flushing())
+    }
+
+    /// What goes in one call. The lanes take turns in being the first.
+    fn take(&mut self, now: Instant) -> Vec<Batch> {
+        let lanes = self.callable_lanes();
+        let first = self.cursor % lanes.max(1);
+        self.cursor = first + 1;
+        let mut batches = Vec::new();
+        let mut room = usize::try_from(self.conf.collection.max_size).unwrap_or(usize::MAX);
+        for index in (first..lanes).chain(0..first) {
+            while batches.len() < self.conf.collection.max_count {
+                // A record larger than a call is sent alone.
+                let fitting = if batches.is_empty() { usize::MAX } else { room };
+                let Some(batch) = self.lane(index).take(fitting, now) else { break };
+                if let Some(batch) = self.expire(batch, now) {
+                    room = room.saturating_sub(batch.size());
+                    batches.push(batch);
+                }
+            }
+        }
+        batches
+    }
+
+    /// Records are held back for the first list of shards, so that they can be aggregated.
+    fn callable_lanes(&self) -> usize {
+        self.lanes.len() + usize::from(!self.map.is_awaited())
+    }
+
+    fn start(&mut self, batches: Vec<Batch>, now: Instant, actions: &mut Vec<Action>) {
+        let call = self.new_id();
+        let records: Vec<PutRecord> = batches.iter().filter_map(Batch::to_put).collect();
+        debug_assert_eq!(records.len(), batches.len());
+        self.calls.insert(call, Call { batches, began: now });
+        self.calls_made += 1;
+        actions.push(Action::Put { call, records });
+    }
+}

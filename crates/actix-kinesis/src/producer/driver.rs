@@ -1,0 +1,257 @@
+//! The task of a producer: moves records, calls and replies between the pipelines and the world.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kinesis_lease::put::PutReply;
+use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
+use kinesis_record::Shard;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::outcome::Flushed;
+use super::pipeline::{Action, Pipeline};
+use super::record::Record;
+use super::status::{ProducedStream, ProducerStatus};
+use crate::config::ProducerConf;
+
+/// Commands that are taken up in one go.
+const TAKEN: usize = 1_024;
+/// How much longer than the client's own limit a call may take.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often the status is brought up to date while something is under way.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// Idle pipelines are forgotten beyond this many.
+const MAX_IDLE_STREAMS: usize = 100;
+
+/// What the handles of a producer ask of its task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send a record.
+    Put(Box<Record>),
+    /// Send all that is here, and report when the outcomes are known: each pipeline once.
+    Flush(mpsc::UnboundedSender<Flushed>),
+    /// Do so until the deadline, give up the rest, and end.
+    Stop { deadline: Instant, done: oneshot::Sender<Flushed> },
+}
+
+/// What the task shows of itself.
+pub(crate) type Board = Arc<Mutex<ProducerStatus>>;
+
+enum Done {
+    Listed(Arc<str>, Result<Vec<Shard>, StreamError>),
+    Replied(Arc<str>, u64, Result<Vec<PutReply>, StreamError>),
+}
+
+/// The task of a producer.
+pub(crate) struct Driver {
+    conf: Arc<ProducerConf>,
+    stream: Arc<str>,
+    api: Arc<dyn PutApi>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    pipelines: BTreeMap<Arc<str>, Pipeline>,
+    calls: JoinSet<Done>,
+    random: fastrand::Rng,
+    stop: Option<Stop>,
+    /// What became of records in pipelines that are forgotten.
+    forgotten: Flushed,
+    board: Board,
+    shown: Option<Instant>,
+}
+
+struct Stop {
+    deadline: Instant,
+    before: Flushed,
+    done: Vec<oneshot::Sender<Flushed>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        conf: Arc<ProducerConf>,
+        api: Arc<dyn PutApi>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        random: fastrand::Rng,
+        board: Board,
+    ) -> Self {
+        Self {
+            stream: conf.stream_name.as_str().into(),
+            conf,
+            api,
+            commands,
+            pipelines: BTreeMap::new(),
+            calls: JoinSet::new(),
+            random,
+            stop: None,
+            forgotten: Flushed::default(),
+            board,
+            shown: None,
+        }
+    }
+
+    /// Runs until the producer is stopped, or all its handles and events are gone.
+    pub(crate) async fn run(mut self) {
+        let mut taken = Vec::with_capacity(TAKEN);
+        let mut is_open = true;
+        loop {
+            let wake = self.step(Instant::now());
+            let is_idle = self.is_idle();
+            if (self.stop.is_some() || !is_open) && is_idle {
+                break;
+            }
+            if self.stop.as_ref().is_some_and(|stop| stop.deadline <= Instant::now()) {
+                let now = Instant::now();
+                self.pipelines.values_mut().for_each(|pipeline| pipeline.abandon(now));
+                break;
+            }
+            let alarm = async {
+                match wake {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                count = self.commands.recv_many(&mut taken, TAKEN), if is_open => {
+                    is_open = count > 0;
+                    let now = Instant::now();
+                    taken.drain(..).for_each(|command| self.take(command, now));
+                }
+                Some(done) = self.calls.join_next(), if !self.calls.is_empty() => {
+                    let now = Instant::now();
+                    self.done(done, now);
+                    while let Some(done) = self.calls.try_join_next() {
+                        self.done(done, now);
+                    }
+                }
+                () = alarm => {}
+            }
+        }
+        self.show(Instant::now());
+        let flushed = self.totals();
+        if let Some(stop) = self.stop.take() {
+            let since = Flushed {
+                sent: flushed.sent - stop.before.sent,
+                failed: flushed.failed - stop.before.failed,
+            };
+            for done in stop.done {
+                // Whoever asked may have gone.
+                let _ = done.send(since);
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Put(record) => {
+                let stream = record.event().and_then(|event| event.stream.clone());
+                let stream = stream.unwrap_or_else(|| Arc::clone(&self.stream));
+                self.pipeline(stream, now).accept(*record, now);
+            }
+            Command::Flush(done) => {
+                self.pipelines.values_mut().for_each(|pipeline| pipeline.flush(done.clone()));
+            }
+            Command::Stop { deadline, done } => match &mut self.stop {
+                Some(stop) => {
+                    stop.deadline = stop.deadline.min(deadline);
+                    stop.done.push(done);
+                }
+                None => {
+                    let before = self.totals();
+                    self.stop = Some(Stop { deadline, before, done: vec![done] });
+                    // Nobody reads what is reported: it makes everything due.
+                    let (ignored, _) = mpsc::unbounded_channel();
+                    self.pipelines.values_mut().for_each(|pipeline| pipeline.flush(ignored.clone()));
+                }
+            },
+        }
+    }
+
+    fn pipeline(&mut self, stream: Arc<str>, now: Instant) -> &mut Pipeline {
+        if self.pipelines.len() >= MAX_IDLE_STREAMS && !self.pipelines.contains_key(&stream) {
+            let is_idle = |pipeline: &Pipeline| pipeline.outstanding() == 0;
+            for (_, pipeline) in self.pipelines.iter().filter(|(_, pipeline)| is_idle(pipeline)) {
+                self.forgotten += pipeline.totals();
+            }
+            self.pipelines.retain(|_, pipeline| !is_idle(pipeline));
+        }
+        let (conf, random) = (&self.conf, &mut self.random);
+        self.pipelines.entry(stream).or_insert_with(|| Pipeline::new(Arc::clone(conf), now, random.fork()))
+    }
+
+    fn done(&mut self, done: Result<Done, tokio::task::JoinError>, now: Instant) {
+        match done {
+            Ok(Done::Listed(stream, reply)) => {
+                if let Some(pipeline) = self.pipelines.get_mut(&stream) {
+                    pipeline.listed(reply, now);
+                }
+            }
+            Ok(Done::Replied(stream, call, reply)) => {
+                if let Some(pipeline) = self.pipelines.get_mut(&stream) {
+                    pipeline.replied(call, reply, now);
+                }
+            }
+            // Panics are caught in the call, and none is aborted before the end.
+            Err(error) => tracing::error!(%error, "a call to Kinesis ended without a reply"),
+        }
+    }
+
+    /// Lets the pipelines do what is due. Returns when to do so again.
+    fn step(&mut self, now: Instant) -> Option<Instant> {
+        let mut wake = self.stop.as_ref().map(|stop| stop.deadline);
+        for (stream, pipeline) in &mut self.pipelines {
+            for action in pipeline.poll(now) {
+                let (api, stream) = (Arc::clone(&self.api), Arc::clone(stream));
+                let limit = self.conf.request_timeout + GRACE;
+                match action {
+                    Action::List => self.calls.spawn(async move {
+                        let reply = bounded(limit, api.list_shards(&stream)).await;
+                        Done::Listed(stream, reply)
+                    }),
+                    Action::Put { call, records } => self.calls.spawn(async move {
+                        let reply = bounded(limit, api.put_records(&stream, records)).await;
+                        Done::Replied(stream, call, reply)
+                    }),
+                };
+            }
+            wake = [wake, pipeline.wake_at()].into_iter().flatten().min();
+        }
+        let is_old = self.shown.is_none_or(|shown| now >= shown + STATUS_INTERVAL);
+        if is_old || self.is_idle() {
+            self.show(now);
+        }
+        wake
+    }
+
+    fn is_idle(&self) -> bool {
+        self.pipelines.values().all(|pipeline| pipeline.outstanding() == 0)
+    }
+
+    fn totals(&self) -> Flushed {
+        let mut totals = self.forgotten;
+        self.pipelines.values().for_each(|pipeline| totals += pipeline.totals());
+        totals
+    }
+
+    fn show(&mut self, now: Instant) {
+        self.shown = Some(now);
+        let totals = self.totals();
+        let streams: Vec<ProducedStream> =
+            self.pipelines.iter().map(|(stream, pipeline)| pipeline.status(stream)).collect();
+        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        (board.sent, board.failed, board.streams) = (totals.sent, totals.failed, streams);
+    }
+}
+
+/// A call that ends in time and does not panic.
+async fn bounded<T>(limit: Duration, call: BoxFuture<'_, Result<T, StreamError>>) -> Result<T, StreamError> {
+    let unavailable = |message: String| StreamError { kind: StreamErrorKind::Unavailable, message };
+    match timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(_)) => Err(unavailable("the client of Kinesis panicked".to_owned())),
+        Err(_) => Err(unavailable(format!("no reply within {limit:?}"))),
+    }
+}

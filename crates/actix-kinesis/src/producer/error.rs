@@ -1,0 +1,34 @@
+//! Why a producer cannot be started.
+
+use std::sync::Arc;
+
+use kinesis_aws::AwsError;
+
+use crate::config::ConfigError;
+
+/// Why a producer could not start.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProducerError {
+    /// The settings are impossible.
+    #[error(transparent)]
+    Config(Arc<ConfigError>),
+    /// `start` was called outside of a tokio runtime, so that there is nowhere for the producer's task.
+    #[error("a producer can only be started inside a tokio runtime, for instance under #[actix::main]")]
+    NoRuntime,
+    /// AWS could not be set up.
+    #[error(transparent)]
+    Aws(Arc<AwsError>),
+}
+
+impl From<ConfigError> for ProducerError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(Arc::new(error))
+    }
+}
+
+impl From<AwsError> for ProducerError {
+    fn from(error: AwsError) -> Self {
+        Self::Aws(Arc::new(error))
+    }
+}

@@ -1,0 +1,160 @@
+//! What became of an event.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kinesis_record::{Position, SequenceNumber, ShardId};
+
+use super::event::{InvalidEvent, ProducerEvent};
+
+/// The outcome of a send.
+pub type Outcome = Result<PutResult, SendError>;
+
+/// Where an event is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PutResult {
+    /// The shard.
+    pub shard: ShardId,
+    /// The number of the Kinesis record in the shard.
+    pub sequence: SequenceNumber,
+    /// The event's index in that record, from 0, if it was packed into one with others.
+    pub sub_sequence: Option<u32>,
+    /// The calls that it took, oldest first. The last one succeeded.
+    pub attempts: Vec<Attempt>,
+}
+
+impl PutResult {
+    /// The position at which a consumer meets the event.
+    pub fn position(&self) -> Position {
+        Position::new(self.sequence.clone(), i64::from(self.sub_sequence.unwrap_or(0)))
+    }
+}
+
+/// A call that an event was part of. Of more than [`Attempt::KEPT`] calls, the first and the newest are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// From the end of the attempt before, or from the acceptance of the event, to the start of the call.
+    pub delay: Duration,
+    /// From the start of the call to its end.
+    pub duration: Duration,
+    /// Why it failed, if it did.
+    pub error: Option<Arc<AttemptError>>,
+}
+
+impl Attempt {
+    /// How many attempts of an event are kept.
+    pub const KEPT: usize = 20;
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttemptError {
+    /// The service's error code, such as `ProvisionedThroughputExceededException`, or `Wrong Shard` as the KPL has it;
+    /// what happened to the call, such as `Unavailable`, if it failed as a whole.
+    pub code: String,
+    /// The cause for people.
+    pub message: String,
+    /// Whether the event may be stored although the attempt failed: the reply did not come, or an aggregate went to a
+    /// shard that is not that of all its events.
+    pub may_be_stored: bool,
+}
+
+impl fmt::Display for AttemptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+/// An event that was not sent, as whole as it was given, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+#[non_exhaustive]
+pub struct SendError {
+    /// The event. It can be sent again as it is.
+    pub event: ProducerEvent,
+    /// Why it was not sent.
+    pub reason: SendReason,
+    /// The calls that were made with it, oldest first; see [`Attempt`].
+    pub attempts: Box<[Attempt]>,
+}
+
+impl SendError {
+    pub(crate) fn new(event: ProducerEvent, reason: SendReason) -> Self {
+        Self { event, reason, attempts: Box::default() }
+    }
+
+    /// Whether the event may be in the stream all the same, so that another send may store it twice.
+    pub fn may_be_stored(&self) -> bool {
+        let errors = self.attempts.iter().filter_map(|attempt| attempt.error.as_ref());
+        errors.into_iter().any(|error| error.may_be_stored)
+    }
+}
+
+/// Why an event was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendReason {
+    /// The event breaks a rule of the service, or of the configuration.
+    #[error("the event cannot be sent: {0}")]
+    Invalid(Arc<InvalidEvent>),
+    /// There is no room for more events, and none came in time.
+    #[error(
+        "the producer has as many events under way as max-outstanding-requests or max-outstanding-bytes allow; send \
+         again when some are through"
+    )]
+    Full,
+    /// The `record-ttl` is over.
+    #[error("the record-ttl is over; last: {}", Last(.0))]
+    Expired(Option<Arc<AttemptError>>),
+    /// The shard's throughput is exceeded, and `fail-if-throttled` is set.
+    #[error("the throughput of the shard is exceeded ({0}), and fail-if-throttled is set")]
+    Throttled(Arc<AttemptError>),
+    /// The service does not take the event, whatever it is sent with.
+    #[error("the service refuses the event: {0}")]
+    Refused(Arc<AttemptError>),
+    /// The producer was stopped before the event was through.
+    #[error("the producer was stopped; last: {}", Last(.0))]
+    Stopped(Option<Arc<AttemptError>>),
+    /// The producer's task has ended, by a panic or with its runtime.
+    #[error("the producer's task has ended, by a panic or with its runtime: start another producer")]
+    Died,
+}
+
+struct Last<'a>(&'a Option<Arc<AttemptError>>);
+
+impl fmt::Display for Last<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(error) => error.fmt(f),
+            None => f.write_str("not attempted yet"),
+        }
+    }
+}
+
+/// What became of the events that a flush or a stop waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Flushed {
+    /// Stored.
+    pub sent: u64,
+    /// Given back with an error.
+    pub failed: u64,
+}
+
+impl Flushed {
+    /// Whether none failed.
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0
+    }
+}
+
+impl std::ops::AddAssign for Flushed {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.failed += other.failed;
+    }
+}

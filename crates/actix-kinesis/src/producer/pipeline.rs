@@ -1,0 +1,518 @@
+//! The way of records to one stream, as a state machine without I/O or clock: it is told the time, the records and the
+//! replies, and says which calls to make and when to look again.
+//!
+//! ```text
+//!  accept ─► order ─► lane of the predicted shard ─► collect ─► call ─► replied ─► outcome
+//!                       open aggregate, queue, rate    ▲                    │
+//!                                                      └──── a pause ◄──────┘ refused, or the call failed
+//! ```
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use kinesis_lease::StreamError;
+use kinesis_lease::put::PutRecord;
+use kinesis_record::{HashKey, HashRange, Shard, ShardId};
+use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant};
+
+use super::aggregate::{Batch, Limits};
+use super::collect::CallPause;
+use super::lane::{Lane, LaneId};
+use super::limit::Bucket;
+use super::order::{self, Order};
+use super::outcome::{Flushed, PutResult, SendReason};
+use super::record::Record;
+use super::send::{Call, Undecided};
+use super::shard_map::ShardMap;
+use super::status::{ProducedShard, ProducedStream};
+use crate::config::{Ordering, ProducerConf};
+
+/// Records whose time is over are looked for once in such a time.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// What has to be done for a stream.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// List its shards.
+    List,
+    /// Put these records in one call.
+    Put {
+        /// Names the call in its reply.
+        call: u64,
+        /// In the order in which the replies must be.
+        records: Vec<PutRecord>,
+    },
+}
+
+/// All that is on its way to one stream.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(super) conf: Arc<ProducerConf>,
+    pub(super) limits: Limits,
+    pub(super) map: ShardMap,
+    /// By the ends of their ranges, as in the map.
+    pub(super) lanes: Vec<Lane>,
+    /// For records whose shard is not known.
+    pub(super) unrouted: Lane,
+    pub(super) order: Option<Order>,
+    /// What waits for its next attempt.
+    pub(super) delayed: BTreeMap<(Instant, u64), Batch>,
+    /// Parts of calls that were refused for one of their records, each to be sent as a call of its own.
+    pub(super) parts: VecDeque<Vec<Batch>>,
+    /// Aggregates that went to a shard of which nothing is known yet.
+    pub(super) undecided: Vec<Undecided>,
+    pub(super) calls: HashMap<u64, Call>,
+    pub(super) pause: CallPause,
+    pub(super) cursor: usize,
+    pub(super) next_id: u64,
+    pub(super) random: fastrand::Rng,
+    pub(super) last_error: Option<String>,
+    sweep_at: Option<Instant>,
+    epoch: u64,
+    outstanding: u64,
+    flushes: Vec<Flush>,
+    totals: Flushed,
+    pub(super) failed_attempts: u64,
+    pub(super) calls_made: u64,
+}
+
+#[derive(Debug)]
+struct Flush {
+    /// Records of earlier epochs are waited for.
+    before: u64,
+    remaining: u64,
+    flushed: Flushed,
+    done: mpsc::UnboundedSender<Flushed>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(conf: Arc<ProducerConf>, now: Instant, mut random: fastrand::Rng) -> Self {
+        let limits = Limits::of(&conf);
+        let bucket = Bucket::new(conf.rate_limit as f64, now);
+        Self {
+            limits,
+            map: ShardMap::new(now, random.fork()),
+            lanes: Vec::new(),
+            unrouted: Lane::new(LaneId(0), None, HashRange::ALL, limits, bucket),
+            order: (conf.ordering == Ordering::PartitionKey).then(Order::default),
+            delayed: BTreeMap::new(),
+            parts: VecDeque::new(),
+            undecided: Vec::new(),
+            calls: HashMap::new(),
+            pause: CallPause::new(&conf, random.fork()),
+            cursor: 0,
+            next_id: 1,
+            random,
+            last_error: None,
+            sweep_at: None,
+            epoch: 0,
+            outstanding: 0,
+            flushes: Vec::new(),
+            totals: Flushed::default(),
+            failed_attempts: 0,
+            calls_made: 0,
+            conf,
+        }
+    }
+
+    /// Takes a record.
+    pub(crate) fn accept(&mut self, mut record: Record, now: Instant) {
+        record.arrived = now;
+        record.expires = now.checked_add(self.conf.record_ttl).unwrap_or(now);
+        record.epoch = self.epoch;
+        self.outstanding += 1;
+        self.sweep_by(record.expires);
+        match &mut self.order {
+            Some(order) if order.has_waiting(record.group) => order.wait(record),
+            _ => {
+                if let Some(record) = self.place(record)
+                    && let Some(order) = &mut self.order
+                {
+                    order.wait(record);
+                }
+            }
+        }
+    }
+
+    /// The reply to [`Action::List`].
+    pub(crate) fn listed(&mut self, reply: Result<Vec<Shard>, StreamError>, now: Instant) {
+        if let Err(error) = &reply {
+            self.last_error = Some(error.message.clone());
+        }
+        if self.map.listed(reply, now) {
+            self.reroute(now);
+        }
+        self.decide(now);
+    }
+
+    /// Does what is due, and says which calls to make.
+    pub(crate) fn poll(&mut self, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.map.asks(now) {
+            actions.push(Action::List);
+        }
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let batch = entry.remove();
+            self.again(batch);
+        }
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep(now);
+        }
+        for index in 0..self.lanes.len() {
+            let deadline = self.lanes[index].gathering.deadline();
+            if deadline.is_some_and(|deadline| deadline <= now || self.is_flushing()) {
+                self.close(index);
+            }
+        }
+        self.collect(now, &mut actions);
+        actions
+    }
+
+    /// When to [`poll`](Self::poll) again, if nothing comes before.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let gathering = self.lanes.iter().filter_map(|lane| lane.gathering.deadline());
+        let delayed = self.delayed.first_key_value().map(|((at, _), _)| *at);
+        let times = gathering.chain(delayed).chain(self.map.wake_at()).chain(self.sweep_at);
+        times.chain(self.collect_at()).min()
+    }
+
+    /// Sends all that is here as soon as possible, and reports to `done` when the outcome of each is known.
+    pub(crate) fn flush(&mut self, done: mpsc::UnboundedSender<Flushed>) {
+        if self.outstanding == 0 {
+            let _ = done.send(Flushed::default());
+            return;
+        }
+        self.epoch += 1;
+        let (before, remaining) = (self.epoch, self.outstanding);
+        self.flushes.push(Flush { before, remaining, flushed: Flushed::default(), done });
+    }
+
+    /// Gives up everything.
+    pub(crate) fn abandon(&mut self, now: Instant) {
+        let lost = Arc::new(super::send::cut_off());
+        let mut records = Vec::new();
+        for (_, mut call) in std::mem::take(&mut self.calls) {
+            for batch in &mut call.batches {
+                batch
+                    .records_mut()
+                    .iter_mut()
+                    .for_each(|it| it.attempted(call.began, now, Some(Arc::clone(&lost))));
+            }
+            records.extend(call.batches.into_iter().flat_map(Batch::into_records));
+        }
+        let mut batches: Vec<_> = std::mem::take(&mut self.delayed).into_values().collect();
+        batches.extend(std::mem::take(&mut self.parts).into_iter().flatten());
+        batches.extend(std::mem::take(&mut self.undecided).into_iter().map(|undecided| undecided.batch));
+        for lane in self.lanes.iter_mut().chain([&mut self.unrouted]) {
+            batches.extend(lane.drain());
+            batches.extend(lane.gathering.close(None));
+        }
+        records.extend(batches.into_iter().flat_map(Batch::into_records));
+        records.extend(self.order.as_mut().map(Order::take_all).unwrap_or_default());
+        for record in records {
+            let reason = SendReason::Stopped(record.last_error());
+            self.fail(record, reason);
+        }
+    }
+
+    /// Records whose outcome is not known yet.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// What has become of records since the start.
+    pub(crate) fn totals(&self) -> Flushed {
+        self.totals
+    }
+
+    pub(crate) fn status(&self, stream: &str) -> ProducedStream {
+        let shard = |lane: &Lane| {
+            Some(ProducedShard {
+                shard: lane.shard.clone()?,
+                queued: lane.queued(),
+                rate: lane.bucket.rate(),
+                refused: lane.refused,
+            })
+        };
+        ProducedStream {
+            stream: stream.to_owned(),
+            outstanding: self.outstanding,
+            calls_under_way: self.calls.len(),
+            calls: self.calls_made,
+            failed_attempts: self.failed_attempts,
+            shards: self.lanes.iter().filter_map(shard).collect(),
+            last_error: self.last_error.clone(),
+        }
+    }
+
+    pub(super) fn is_flushing(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
+    pub(super) fn sweep_by(&mut self, expires: Instant) {
+        self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+    }
+
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// The lane for a hash key, as far as the shard is known.
+    pub(super) fn route(&self, key: HashKey) -> Option<usize> {
+        let index = self.lanes.partition_point(|lane| lane.range.end < key);
+        self.lanes.get(index).filter(|lane| lane.range.contains(key)).map(|_| index)
+    }
+
+    /// Puts a record where it goes next, or gives it back if it has to wait for others of its key.
+    fn place(&mut self, record: Record) -> Option<Record> {
+        let lane = self.route(record.hash_key);
+        let Some(index) = lane.filter(|_| self.limits.allow(&record)) else {
+            return self.place_alone(record, lane);
+        };
+        let id = self.lanes[index].id;
+        if self.order.as_ref().is_some_and(|order| !order.allows(record.group, Some(id))) {
+            return Some(record);
+        }
+        if !self.lanes[index].gathering.fits(&record) {
+            self.close(index);
+            if self.order.as_ref().is_some_and(|order| !order.allows(record.group, Some(id))) {
+                return Some(record);
+            }
+        }
+        if let Some(order) = &mut self.order {
+            order.opened(record.group, id);
+        }
+        self.lanes[index].gathering.push(record);
+        if self.lanes[index].gathering.is_full() {
+            self.close(index);
+        }
+        None
+    }
+
+    fn place_alone(&mut self, record: Record, lane: Option<usize>) -> Option<Record> {
+        if let Some(order) = &mut self.order {
+            if !order.allows(record.group, None) {
+                return Some(record);
+            }
+            order.closed(record.group);
+        }
+        let due = self.limits.due(&record);
+        let lane = match lane {
+            Some(index) => &mut self.lanes[index],
+            None => &mut self.unrouted,
+        };
+        let shard = lane.shard.clone();
+        lane.push(Batch::single(record, shard, due));
+        None
+    }
+
+    /// Closes the open aggregate of a lane.
+    fn close(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let Some(batch) = lane.gathering.close(lane.shard.clone()) else { return };
+        if let Some(order) = &mut self.order {
+            batch.records().iter().for_each(|record| order.closed(record.group));
+        }
+        lane.push(batch);
+    }
+
+    /// Puts a batch into its lane again, before all others. Without the lane, its records are placed anew.
+    fn again(&mut self, batch: Batch) {
+        let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
+        match lane {
+            Some(index) if self.lanes[index].shard == batch.shard => self.lanes[index].push_first(batch),
+            None if batch.shard.is_none() => self.unrouted.push_first(batch),
+            _ => self.dissolve(batch.into_records()),
+        }
+    }
+
+    /// Places records anew that were together, before all others of their keys.
+    pub(super) fn dissolve(&mut self, records: Vec<Record>) {
+        let Some(order) = &mut self.order else {
+            for record in records {
+                // Without order nothing has to wait.
+                let waits = self.place(record);
+                debug_assert!(waits.is_none());
+            }
+            return;
+        };
+        let keys = order::keys(&records);
+        records.into_iter().rev().for_each(|record| order.wait_first(record));
+        self.freed(keys);
+    }
+
+    /// Nothing of these keys is on its way any more: the next records of each may go.
+    pub(super) fn freed(&mut self, keys: Vec<HashKey>) {
+        for key in keys {
+            if let Some(order) = &mut self.order {
+                order.freed(key);
+            }
+            while let Some(next) = self.order.as_mut().and_then(|order| order.next(key)) {
+                if let Some(record) = self.place(next) {
+                    if let Some(order) = &mut self.order {
+                        order.wait_first(record);
+                    }
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Makes the lanes those of the map. What was meant for shards that are gone is placed anew.
+    fn reroute(&mut self, now: Instant) {
+        let mut former: BTreeMap<ShardId, Lane> = BTreeMap::new();
+        for lane in std::mem::take(&mut self.lanes) {
+            if let Some(shard) = lane.shard.clone() {
+                former.insert(shard, lane);
+            }
+        }
+        let open = self.map.open().to_vec();
+        for (shard, range) in open {
+            let same = former.get(&shard).is_some_and(|lane| lane.range == range);
+            let lane = match former.remove(&shard).filter(|_| same) {
+                Some(lane) => lane,
+                None => {
+                    let bucket = Bucket::new(self.conf.rate_limit as f64, now);
+                    Lane::new(LaneId(self.new_id()), Some(shard), range, self.limits, bucket)
+                }
+            };
+            self.lanes.push(lane);
+        }
+        let mut homeless: Vec<Batch> = self.unrouted.drain();
+        for mut lane in former.into_values() {
+            homeless.extend(lane.drain());
+            homeless.extend(lane.gathering.close(None));
+        }
+        self.unrouted.bucket.widen(self.conf.rate_limit as f64, self.lanes.len());
+        homeless.into_iter().for_each(|batch| self.dissolve(batch.into_records()));
+    }
+
+    /// Takes out of a batch what is over. `None` if that is all of it.
+    pub(super) fn expire(&mut self, mut batch: Batch, now: Instant) -> Option<Batch> {
+        let expired = batch.take_expired(now);
+        if expired.is_empty() {
+            return Some(batch);
+        }
+        let kept = self.keys_of(batch.records());
+        self.expired(expired, &kept);
+        (!batch.records().is_empty()).then_some(batch)
+    }
+
+    /// Fails records whose time is over. Keys of which nothing is kept on its way are freed.
+    fn expired(&mut self, records: Vec<Record>, kept: &[HashKey]) {
+        let keys = self.keys_of(&records);
+        for record in records {
+            let reason = SendReason::Expired(record.last_error());
+            self.fail(record, reason);
+        }
+        self.freed(keys.into_iter().filter(|key| !kept.contains(key)).collect());
+    }
+
+    /// Fails all that is over, wherever it waits.
+    fn sweep(&mut self, now: Instant) {
+        self.sweep_at = None;
+        if let Some(order) = &mut self.order {
+            let (expired, next) = order.take_expired(now);
+            next.into_iter().for_each(|next| self.sweep_by(next));
+            for record in expired {
+                let reason = SendReason::Expired(record.last_error());
+                self.fail(record, reason);
+            }
+        }
+        for index in 0..self.lanes.len() {
+            let gathering = &mut self.lanes[index].gathering;
+            let expired = gathering.take_expired(now);
+            if !expired.is_empty() {
+                let kept = if self.order.is_some() { order::keys(gathering.records()) } else { Vec::new() };
+                self.expired(expired, &kept);
+            }
+            let next = self.lanes[index].gathering.records().iter().map(|record| record.expires).min();
+            next.into_iter().for_each(|next| self.sweep_by(next));
+        }
+        for index in 0..=self.lanes.len() {
+            for batch in self.lane(index).drain() {
+                if let Some(batch) = self.swept(batch, now) {
+                    self.lane(index).push(batch);
+                }
+            }
+        }
+        for (at, batch) in std::mem::take(&mut self.delayed) {
+            if let Some(batch) = self.swept(batch, now) {
+                self.delayed.insert(at, batch);
+            }
+        }
+        for part in std::mem::take(&mut self.parts) {
+            let part: Vec<_> = part.into_iter().filter_map(|batch| self.swept(batch, now)).collect();
+            if !part.is_empty() {
+                self.parts.push_back(part);
+            }
+        }
+        for undecided in std::mem::take(&mut self.undecided) {
+            match undecided.batch.expires() {
+                // As a whole, for a part of it would have other sub-sequence numbers.
+                Some(expires) if expires <= now => self.misplaced(undecided, now),
+                expires => {
+                    expires.into_iter().for_each(|next| self.sweep_by(next));
+                    self.undecided.push(undecided);
+                }
+            }
+        }
+        if let Some(at) = self.sweep_at {
+            self.sweep_at = Some(at.max(now + SWEEP));
+        }
+    }
+
+    fn swept(&mut self, batch: Batch, now: Instant) -> Option<Batch> {
+        let batch = self.expire(batch, now)?;
+        batch.expires().into_iter().for_each(|next| self.sweep_by(next));
+        Some(batch)
+    }
+
+    /// The lane of this index; behind the last one, that for records whose shard is not known.
+    pub(super) fn lane(&mut self, index: usize) -> &mut Lane {
+        if index < self.lanes.len() { &mut self.lanes[index] } else { &mut self.unrouted }
+    }
+
+    /// Ends a record that is stored.
+    pub(super) fn store(
+        &mut self,
+        record: Record,
+        shard: ShardId,
+        place: &super::send::Place,
+        index: Option<u32>,
+    ) {
+        self.settled(record.epoch, true);
+        record.stored(|attempts| PutResult {
+            shard,
+            sequence: place.sequence.clone(),
+            sub_sequence: index,
+            attempts,
+        });
+    }
+
+    /// Ends a record that is not.
+    pub(super) fn fail(&mut self, record: Record, reason: SendReason) {
+        self.settled(record.epoch, false);
+        record.failed(reason);
+    }
+
+    fn settled(&mut self, epoch: u64, is_sent: bool) {
+        let one = if is_sent { Flushed { sent: 1, failed: 0 } } else { Flushed { sent: 0, failed: 1 } };
+        self.outstanding -= 1;
+        self.totals += one;
+        for flush in self.flushes.iter_mut().filter(|flush| epoch < flush.before) {
+            flush.remaining -= 1;
+            flush.flushed += one;
+        }
+        while let Some(flush) = self.flushes.first().filter(|flush| flush.remaining == 0) {
+            // Whoever asked may have gone.
+            let _ = flush.done.send(flush.flushed);
+            self.flushes.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

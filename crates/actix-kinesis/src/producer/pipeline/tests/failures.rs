@@ -1,0 +1,304 @@
+//! What failures do to the events of a call.
+
+use kinesis_lease::StreamErrorKind;
+
+use super::bench::{Bench, MS, SECOND, conf, events};
+use crate::config::ProducerConf;
+use crate::producer::event::ProducerEvent;
+use crate::producer::outcome::{Attempt, SendReason};
+
+fn single() -> ProducerConf {
+    let mut conf = conf();
+    conf.aggregation.enabled = false;
+    conf
+}
+
+#[test]
+fn only_what_was_refused_is_sent_again() {
+    let mut bench = Bench::new(single(), 1);
+    for key in 0..10 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.answer(0, |index, _| [0, 5].contains(&index).then_some("InternalFailure"));
+    assert_eq!(bench.succeeded(), 8);
+    bench.pass(100 * MS);
+    bench.answer(0, |index, _| (index == 0).then_some("InternalFailure"));
+    assert_eq!(bench.succeeded(), 9);
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.stored.len()), (10, 10));
+    let most = bench.outcomes.values().map(|outcome| outcome.as_ref().unwrap().attempts.len()).max();
+    assert_eq!(most, Some(3));
+}
+
+#[test]
+fn attempts_tell_delay_duration_and_cause() {
+    let mut bench = Bench::new(single(), 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    bench.pass(30 * MS);
+    bench.answer(0, |_, _| Some("InternalFailure"));
+    bench.pass(100 * MS);
+    bench.pass(7 * MS);
+    bench.answer(0, |_, _| None);
+    let [first, second] = &bench.outcomes[&0].as_ref().unwrap().attempts[..] else { panic!() };
+    assert_eq!((first.delay, first.duration), (100 * MS, 30 * MS));
+    assert_eq!(first.error.as_ref().unwrap().code, "InternalFailure");
+    assert_eq!((second.delay, second.duration, &second.error), (100 * MS, 7 * MS, &None));
+}
+
+#[test]
+fn of_many_attempts_the_first_and_the_newest_are_kept() {
+    let mut conf = single();
+    conf.retry_backoff.max = 100 * MS;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    for _ in 0..40 {
+        bench.pass(100 * MS);
+        bench.answer(0, |_, _| Some("InternalFailure"));
+    }
+    bench.run(SECOND);
+    let attempts = &bench.outcomes[&0].as_ref().unwrap().attempts;
+    assert_eq!(attempts.len(), Attempt::KEPT);
+    let whole: std::time::Duration = attempts.iter().map(|attempt| attempt.delay + attempt.duration).sum();
+    assert!(whole > 4 * SECOND, "{whole:?}");
+}
+
+#[test]
+fn an_event_is_given_back_when_its_time_is_over_with_the_last_cause() {
+    let mut bench = Bench::new(single(), 1);
+    let event = ProducerEvent::new("key", "0;").with_explicit_hash_key(kinesis_record::HashKey(7));
+    let sent = event.clone();
+    bench.send_event(|_| sent, 0);
+    while bench.outcomes.is_empty() {
+        let at = bench.pipeline.wake_at().unwrap();
+        bench.pass(at - bench.now);
+        while !bench.waiting.is_empty() {
+            bench.answer(0, |_, _| Some("ProvisionedThroughputExceededException"));
+        }
+    }
+    let passed = bench.now - bench.begin;
+    assert!(passed >= 30 * SECOND && passed < 31 * SECOND, "{passed:?}");
+    let error = bench.outcomes[&0].as_ref().unwrap_err();
+    let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
+    assert_eq!(last.code, "ProvisionedThroughputExceededException");
+    assert!(error.to_string().contains("ProvisionedThroughputExceededException: refused"), "{error}");
+    assert_eq!((&error.event, error.may_be_stored()), (&event, false));
+    // It is not sent later.
+    bench.run(60 * SECOND);
+    assert!(bench.stored.is_empty());
+}
+
+#[test]
+fn younger_events_of_an_aggregate_outlive_the_older_ones() {
+    let mut conf = conf();
+    conf.record_max_buffered_time = 2 * SECOND;
+    conf.record_ttl = 4 * SECOND;
+    conf.retry_backoff.max = 100 * MS;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.pass(SECOND);
+    bench.send("key");
+    bench.pass(SECOND);
+    while bench.outcomes.is_empty() {
+        bench.pass(100 * MS);
+        while !bench.waiting.is_empty() {
+            bench.answer(0, |_, _| Some("InternalFailure"));
+        }
+    }
+    assert!(bench.outcomes.keys().eq([&0]));
+    let error = bench.outcomes[&0].as_ref().unwrap_err();
+    assert!(matches!(error.reason, SendReason::Expired(Some(_))), "{error:?}");
+    bench.run(500 * MS);
+    let result = bench.outcomes[&1].as_ref().unwrap();
+    assert_eq!((bench.stored.len(), result.sub_sequence), (1, None));
+}
+
+#[test]
+fn with_fail_if_throttled_a_throttled_event_comes_back_at_once() {
+    let mut conf = single();
+    conf.fail_if_throttled = true;
+    let mut bench = Bench::new(conf, 1);
+    for key in 0..3 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.answer(0, |index, _| match index {
+        0 => Some("ProvisionedThroughputExceededException"),
+        1 => Some("InternalFailure"),
+        _ => None,
+    });
+    assert!(matches!(bench.outcomes[&0].as_ref().unwrap_err().reason, SendReason::Throttled(_)));
+    assert!(!bench.outcomes.contains_key(&1) && bench.outcomes[&2].is_ok());
+}
+
+#[test]
+fn a_call_that_fails_is_repeated_after_growing_pauses_one_at_a_time() {
+    let mut conf = single();
+    // So that there is more than one call to make.
+    conf.collection.max_count = 5;
+    let mut bench = Bench::new(conf, 1);
+    let mut calls = Vec::new();
+    for key in 0..200 {
+        bench.send(&format!("key-{key}"));
+        bench.pass(100 * MS);
+        assert!(bench.waiting.len() <= 1);
+        while !bench.waiting.is_empty() {
+            calls.push(bench.waiting[0].at - bench.begin);
+            bench.fail(0, StreamErrorKind::Denied, false);
+        }
+    }
+    // 20 seconds, with pauses of up to 5.
+    assert!(calls.len() < 15, "{calls:?}");
+    bench.run(10 * SECOND);
+    assert_eq!(bench.succeeded(), 200);
+    assert_eq!(bench.pipeline.status("orders").last_error.as_deref(), Some("it is Denied"));
+}
+
+#[test]
+fn one_slow_call_does_not_hold_up_others() {
+    let mut bench = Bench::new(single(), 1);
+    for key in 0..10 {
+        bench.send(&format!("key-{key}"));
+        bench.pass(100 * MS);
+    }
+    assert_eq!(bench.waiting.len(), 10);
+    (0..9).for_each(|_| bench.answer(1, |_, _| None));
+    assert_eq!(bench.succeeded(), 9);
+}
+
+#[test]
+fn no_more_calls_are_under_way_than_allowed() {
+    let mut conf = single();
+    conf.max_in_flight_calls = 3;
+    let mut bench = Bench::new(conf, 1);
+    for key in 0..10 {
+        bench.send(&format!("key-{key}"));
+        bench.pass(100 * MS);
+    }
+    assert_eq!(bench.waiting.len(), 3);
+    assert_eq!(
+        bench.pipeline.wake_at(),
+        Some(bench.begin + 30 * SECOND),
+        "only the time to live is waited for"
+    );
+    bench.answer(0, |_, _| None);
+    assert_eq!(bench.waiting[2].records.len(), 7);
+}
+
+#[test]
+fn a_record_that_the_service_refuses_is_found_and_the_others_are_sent() {
+    for (conf, rounds) in [(single(), 8), (conf(), 12)] {
+        let mut bench = Bench::new(conf, 4);
+        for key in 0..100 {
+            bench.send(&format!("key-{key}"));
+        }
+        bench.pass(100 * MS);
+        let mut calls = 0;
+        while !bench.waiting.is_empty()
+            || bench.pipeline.wake_at().is_some_and(|at| at <= bench.now + 10 * MS)
+        {
+            if bench.waiting.is_empty() {
+                bench.pass(10 * MS);
+                continue;
+            }
+            calls += 1;
+            if bench.waiting[0].records.iter().flat_map(events).any(|(index, _)| index == 42) {
+                bench.fail(0, StreamErrorKind::InvalidArgument, false);
+            } else {
+                bench.answer(0, |_, _| None);
+            }
+        }
+        assert_eq!((bench.succeeded(), bench.outcomes.len()), (99, 100));
+        let error = bench.outcomes[&42].as_ref().unwrap_err();
+        assert!(matches!(error.reason, SendReason::Refused(_)), "{error:?}");
+        assert!(calls <= 2 * rounds, "{calls} calls");
+        assert_eq!(bench.stored.iter().map(|stored| stored.events.len()).sum::<usize>(), 99);
+    }
+}
+
+#[test]
+fn a_single_record_is_never_sent_again_for_its_shard() {
+    let mut bench = Bench::new(single(), 1);
+    bench.split(0);
+    for key in 0..50 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.stored.len()), (50, 50));
+    assert_eq!(bench.lists, 2);
+}
+
+#[test]
+fn an_aggregate_over_two_shards_is_sent_again_whole_and_one_within_a_shard_is_not() {
+    let mut bench = Bench::new(conf(), 1);
+    let key = kinesis_record::HashKey(1);
+    for _ in 0..5 {
+        bench.send_event(|it| ProducerEvent::new("a", it).with_explicit_hash_key(key), 0);
+    }
+    bench.pass(100 * MS);
+    for key in 0..50 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.split(0);
+    bench.run(SECOND);
+    assert_eq!(bench.succeeded(), 55);
+    let copies: usize = bench.stored.iter().map(|stored| stored.events.len()).sum();
+    assert_eq!(copies, 5 + 2 * 50);
+    assert_eq!(bench.stored.iter().filter(|stored| stored.is_dropped()).count(), 1);
+    assert!(bench.lists <= 3, "{} lists", bench.lists);
+}
+
+#[test]
+fn a_list_that_does_not_come_fails_what_hangs_on_it_when_its_time_is_over() {
+    let mut bench = Bench::new(conf(), 1);
+    bench.split(0);
+    for key in 0..50 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.answer(0, |_, _| None);
+    assert!(bench.outcomes.is_empty() && bench.is_listing);
+    bench.pass(30 * SECOND);
+    assert_eq!(bench.outcomes.len(), 50);
+    assert!(
+        bench.outcomes.values().all(|outcome| outcome.as_ref().is_err_and(|error| error.may_be_stored()))
+    );
+}
+
+#[test]
+fn what_is_given_up_tells_whether_it_was_under_way() {
+    let mut bench = Bench::new(single(), 1);
+    bench.send("key-0");
+    bench.pass(100 * MS);
+    bench.send("key-1");
+    bench.pipeline.abandon(bench.now);
+    bench.poll();
+    let errors: Vec<_> = bench.outcomes.values().map(|outcome| outcome.as_ref().unwrap_err()).collect();
+    assert!(errors.iter().all(|error| matches!(error.reason, SendReason::Stopped(_))), "{errors:?}");
+    assert_eq!((errors[0].may_be_stored(), errors[1].may_be_stored()), (true, false));
+}
+
+#[test]
+fn a_second_reply_has_no_effect() {
+    let mut bench = Bench::new(single(), 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    let call = bench.waiting[0].call;
+    bench.answer(0, |_, _| None);
+    bench.pipeline.replied(call, Ok(Vec::new()), bench.now);
+    assert_eq!(bench.pipeline.outstanding(), 0);
+}
+
+#[test]
+fn a_reply_of_another_length_counts_as_lost() {
+    let mut bench = Bench::new(single(), 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    let call = bench.waiting.remove(0).call;
+    bench.pipeline.replied(call, Ok(Vec::new()), bench.now);
+    bench.run(SECOND);
+    let attempts = &bench.outcomes[&0].as_ref().unwrap().attempts;
+    assert!(attempts[0].error.as_ref().unwrap().message.contains("0 results for 1"));
+}

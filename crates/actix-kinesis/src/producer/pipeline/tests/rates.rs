@@ -1,0 +1,141 @@
+//! Limited shards.
+
+use std::collections::BTreeMap;
+
+use super::bench::{Bench, MS, SECOND, conf};
+use crate::config::ProducerConf;
+use crate::producer::event::ProducerEvent;
+
+const THROTTLED: &str = "ProvisionedThroughputExceededException";
+
+/// A shard that takes so many records in a second, and answers at once.
+struct Limited {
+    bench: Bench,
+    per_second: usize,
+    taken: BTreeMap<(u128, u64), usize>,
+    refused: usize,
+}
+
+impl Limited {
+    fn new(conf: ProducerConf, shards: u32, per_second: usize) -> Self {
+        Self { bench: Bench::new(conf, shards), per_second, taken: BTreeMap::new(), refused: 0 }
+    }
+
+    fn answer_all(&mut self) {
+        while !self.bench.waiting.is_empty() {
+            let tenth = (self.bench.now - self.bench.begin).as_millis() as u64 / 100;
+            let (taken, limit, refused) = (&mut self.taken, self.per_second / 10, &mut self.refused);
+            let ranges: Vec<_> = self.bench.shards.iter().map(|shard| shard.hash_range).collect();
+            self.bench.answer(0, |_, record| {
+                let key = record.explicit_hash_key;
+                let key = key.unwrap_or(kinesis_record::HashKey::of_partition_key(&record.partition_key));
+                let shard = ranges.iter().position(|range| range.contains(key)).unwrap() as u128;
+                let taken = taken.entry((shard, tenth)).or_default();
+                let is_refused = *taken >= limit;
+                *taken += usize::from(!is_refused);
+                *refused += usize::from(is_refused);
+                is_refused.then_some(THROTTLED)
+            });
+        }
+    }
+
+    /// Lets time pass in steps of 10 ms, with as many sends in each. Returns how often the pipeline was woken.
+    fn run(&mut self, steps: usize, sends: usize, key: impl Fn(usize) -> String) -> usize {
+        let mut wakes = 0;
+        for step in 0..steps {
+            for send in 0..sends {
+                self.bench.send(&key(step * sends + send));
+            }
+            let end = self.bench.now + 10 * MS;
+            self.bench.poll();
+            self.answer_all();
+            while let Some(at) = self.bench.pipeline.wake_at().filter(|at| *at <= end) {
+                wakes += 1;
+                self.bench.now = at.max(self.bench.now);
+                self.bench.poll();
+                self.answer_all();
+            }
+            self.bench.now = end;
+        }
+        wakes
+    }
+}
+
+fn single() -> ProducerConf {
+    let mut conf = ProducerConf::new("orders");
+    conf.aggregation.enabled = false;
+    conf
+}
+
+#[test]
+fn the_limit_holds_with_and_without_aggregation() {
+    let mut conf = single();
+    conf.rate_limit = 100;
+    let mut limited = Limited::new(conf, 1, 1_000_000);
+    limited.run(500, 30, |index| format!("key-{index}"));
+    let sent = limited.bench.succeeded();
+    assert!((5_500..=6_100).contains(&sent), "{sent} records in 5 s, with a second's worth before");
+
+    let mut conf = ProducerConf::new("orders");
+    conf.rate_limit = 100;
+    let mut bench = Bench::new(conf, 1);
+    for _ in 0..500 {
+        for _ in 0..2 {
+            bench.send_event(|it| ProducerEvent::new("key", it), 10_000);
+        }
+        bench.run(10 * MS);
+    }
+    let bytes: usize = bench.stored.iter().map(|stored| stored.record.data.len()).sum();
+    let seconds = bytes as f64 / (1 << 20) as f64;
+    assert!((5.3..=6.2).contains(&seconds), "{seconds} MiB");
+}
+
+#[test]
+fn the_rate_follows_what_the_shard_takes() {
+    let mut conf = single();
+    conf.record_ttl = 3_600 * SECOND;
+    let mut limited = Limited::new(conf, 1, 400);
+    limited.run(1_000, 20, |index| format!("key-{index}"));
+    let (sent, refused) = (limited.bench.succeeded(), limited.refused);
+    let wakes = limited.run(3_000, 0, |_| String::new());
+    let (sent, refused) = (limited.bench.succeeded() - sent, limited.refused - refused);
+    assert!(sent > 30 * 400 * 9 / 10, "{sent} records of {} in 30 s", 30 * 400);
+    assert!(refused < sent / 4, "{refused} refused, {sent} sent");
+    assert!(wakes < 30 * 45, "{wakes} wakes in 30 s");
+}
+
+#[test]
+fn a_hot_shard_does_not_hold_up_the_others() {
+    let mut limited = Limited::new(single(), 4, 500);
+    let keys: Vec<Vec<String>> = (0..4)
+        .map(|shard: usize| {
+            let range = limited.bench.shards[shard].hash_range;
+            let fits = |key: &String| range.contains(kinesis_record::HashKey::of_partition_key(key));
+            (0..).map(|index| format!("key-{index}")).filter(fits).take(10).collect()
+        })
+        .collect();
+    // Of 24 events in 10 ms, 21 go to the first shard.
+    limited.run(1_000, 24, |index| keys[(index % 24).saturating_sub(20)][index % 10].clone());
+    for (index, outcome) in &limited.bench.outcomes {
+        let place = index % 24;
+        if place > 20 {
+            let result = outcome.as_ref().unwrap();
+            let whole: std::time::Duration = result.attempts.iter().map(|it| it.delay + it.duration).sum();
+            assert!(whole < SECOND, "{index}: {result:?}");
+        }
+    }
+    let others =
+        (0..24_000).filter(|index| index % 24 > 20 && !limited.bench.outcomes.contains_key(index)).count();
+    assert!(others < 60, "{others}");
+}
+
+#[test]
+fn without_load_it_sleeps() {
+    let mut bench = Bench::new(conf(), 4);
+    bench.send("key");
+    bench.run(SECOND);
+    let wakes = bench.pipeline.wake_at();
+    assert!(wakes.is_none_or(|at| at > bench.now + SECOND), "{wakes:?}");
+    bench.run(60 * SECOND);
+    assert_eq!(bench.pipeline.wake_at(), None);
+}
