@@ -8,6 +8,7 @@ use kinesis_record::ShardId;
 use tracing::{debug, error, info, warn};
 
 use super::{Supervisor, needs_a_person};
+use crate::consumer::fetch::Misplaced;
 use crate::consumer::notice::ConsumerNotice;
 
 /// How often shards that nobody reads are told of.
@@ -38,6 +39,19 @@ impl Supervisor {
             parent: &self.parts.span, shards = names,
             "shards that no instance reads: lease.max-leases allows no more, or they were stopped after failures"
         );
+    }
+
+    /// What is wrong with the position that a shard was to be read from.
+    pub(super) fn explain_misplaced(&self, shard: &ShardId, misplaced: &Misplaced) -> String {
+        let Misplaced { position, oldest } = misplaced;
+        format!(
+            "shard {shard} cannot be read from position {position}, which the lease table {:?} gives: the stream {:?} \
+             refuses it, and it has not expired, as the oldest record is {oldest}. It is ahead of the stream or of \
+             another one, as in a table that was restored or copied. Nothing is read, and nothing skipped: set the \
+             row's checkpoint right (TRIM_HORIZON reads all that is there), then resume the shard or start again",
+            self.parts.conf.table_name(),
+            self.parts.conf.stream_name
+        )
     }
 
     /// The shard's row was one of another stream under the same name.
