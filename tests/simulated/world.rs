@@ -1,7 +1,7 @@
 //! A stream and a lease table in memory, under tokio's clock, and networks that fail on demand between them and a
 //! consumer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use actix_kinesis::consumer::World;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::lease::{Lease, LeaseWrite, NewLease};
-use kinesis_lease::store::{Created, Deleted, LeaseStore, StoreError, Written};
+use kinesis_lease::store::{Created, Deleted, LeaseStore, Scan, StoreError, Written};
 use kinesis_lease::stream::{
     ChildShard, RawRecord, RecordsPage, ShardIterator, StartAt, StreamApi, StreamError, StreamErrorKind,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Place {
     begin_millis: u64,
     kinesis: Arc<Mutex<Kinesis>>,
     rows: Arc<Mutex<BTreeMap<ShardId, Lease>>>,
+    /// The shards whose rows cannot be read.
+    unreadable: Arc<Mutex<BTreeSet<ShardId>>>,
     /// The shards that iterators are for.
     iterators: Arc<Mutex<BTreeMap<String, ShardId>>>,
 }
@@ -52,6 +54,7 @@ impl Place {
             begin_millis: (host - behind).as_millis() as u64,
             kinesis: Arc::new(Mutex::new(Kinesis::new(settings))),
             rows: Arc::default(),
+            unreadable: Arc::default(),
             iterators: Arc::default(),
         };
         let create = CreateStreamRequest {
@@ -73,6 +76,15 @@ impl Place {
 
     pub(crate) fn rows(&self) -> MutexGuard<'_, BTreeMap<ShardId, Lease>> {
         self.rows.lock().unwrap()
+    }
+
+    /// Makes the rows of these shards such as no worker can read, and those of all others such as all can.
+    pub(crate) fn make_unreadable(&self, shards: impl IntoIterator<Item = ShardId>) {
+        *self.unreadable.lock().unwrap() = shards.into_iter().collect();
+    }
+
+    fn is_unreadable(&self, shard: &ShardId) -> bool {
+        self.unreadable.lock().unwrap().contains(shard)
     }
 
     /// The one row of a table that has one.
@@ -371,6 +383,10 @@ fn to_store_error<T>(name: &str, answer: Result<T, Fault>) -> Result<T, StoreErr
     })
 }
 
+fn unreadable() -> StoreError {
+    StoreError::Unreadable("the row is no lease".to_owned())
+}
+
 impl LeaseStore for Link {
     fn name(&self) -> &str {
         "test-orders"
@@ -380,12 +396,22 @@ impl LeaseStore for Link {
         self.table(("ensure", None), |_| ()).boxed()
     }
 
-    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
-        self.table(("scan", None), |rows| rows.values().cloned().collect()).boxed()
+    fn scan(&self) -> BoxFuture<'_, Result<Scan, StoreError>> {
+        self.table(("scan", None), |rows| {
+            let (unreadable, leases) =
+                rows.values().cloned().partition(|row: &Lease| self.place.is_unreadable(&row.shard));
+            let unreadable: Vec<Lease> = unreadable;
+            Scan { leases, unreadable: unreadable.into_iter().map(|row| row.shard).collect() }
+        })
+        .boxed()
     }
 
     fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>> {
-        self.table(("read", Some(shard)), |rows| rows.get(shard).cloned()).boxed()
+        async move {
+            let row = self.table(("read", Some(shard)), |rows| rows.get(shard).cloned()).await;
+            if self.place.is_unreadable(shard) { Err(unreadable()) } else { row }
+        }
+        .boxed()
     }
 
     fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>> {
@@ -408,7 +434,8 @@ impl LeaseStore for Link {
             if let Err(Fault::Late(after)) = answer {
                 self.write_later(write.clone(), after);
             }
-            to_store_error("write", answer)
+            let written = to_store_error("write", answer);
+            if self.place.is_unreadable(&write.shard) { written.and(Err(unreadable())) } else { written }
         }
         .boxed()
     }

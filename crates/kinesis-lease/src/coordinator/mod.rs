@@ -81,6 +81,8 @@ pub struct Coordinator {
     leader: Leader,
     /// Whether a leader may know of this worker.
     is_reported: bool,
+    /// How many scans have shown that another process renews leases under our name.
+    scans_with_namesake: u32,
     journal: Option<Journal>,
 }
 
@@ -125,6 +127,7 @@ impl Coordinator {
             reporting: Schedule::after_another(),
             leader: Leader::Unknown,
             is_reported: false,
+            scans_with_namesake: 0,
             journal: None,
         }
     }
@@ -219,7 +222,7 @@ impl Coordinator {
                     self.list_changed = Some(now);
                 }
                 self.list = Some(list);
-                self.plan_rows();
+                self.plan_rows(now);
                 self.take_available(now);
                 self.audit(now);
             }

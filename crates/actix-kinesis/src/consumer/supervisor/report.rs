@@ -37,7 +37,16 @@ impl Supervisor {
         let names = shards.iter().map(ShardId::as_str).collect::<Vec<_>>().join(", ");
         warn!(
             parent: &self.parts.span, shards = names,
-            "shards that no instance reads: lease.max-leases allows no more, or they were stopped after failures"
+            "shards that no instance reads: lease.max-leases allows no more, they were stopped after failures, or their \
+             rows in the lease table cannot be read"
+        );
+    }
+
+    pub(super) fn tell_of_namesake(&self, shard: &ShardId) {
+        let worker_id = self.parts.board.worker_id();
+        error!(
+            parent: &self.parts.span, %worker_id, %shard,
+            "another process runs under the same worker id and renews leases: give each its own worker.id"
         );
     }
 
@@ -78,13 +87,18 @@ impl Supervisor {
     }
 
     pub(super) fn note_scan(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
+        let is_passing = error.is_none_or(passes);
         self.scan_failures = self.note(error, is_passing, self.scan_failures);
     }
 
     pub(super) fn note_write(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
+        let is_passing = error.is_none_or(passes);
         self.write_failures = self.note(error, is_passing, self.write_failures);
+    }
+
+    pub(super) fn note_creation(&mut self, error: Option<&StoreError>) {
+        let is_passing = error.is_none_or(passes);
+        self.create_failures = self.note(error, is_passing, self.create_failures);
     }
 
     pub(super) fn note_list(&mut self, error: Option<&StreamError>) {
@@ -108,4 +122,9 @@ impl Supervisor {
         }
         failures.saturating_add(1)
     }
+}
+
+/// Whether calls will succeed again without a person's help. A table that is gone is made again by the next scan.
+fn passes(error: &StoreError) -> bool {
+    error.is_passing() || matches!(error, StoreError::TableMissing(_))
 }

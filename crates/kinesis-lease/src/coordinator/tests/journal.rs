@@ -9,7 +9,7 @@ use super::harness::{Fault, World, secs};
 use super::*;
 use crate::journal::{Difference, Entry, Event, JournalError, Replay};
 use crate::lease::{Lease, LeaseWrite, WorkerId};
-use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
+use crate::store::{Created, Deleted, LeaderPulse, Reported, Scan, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{at, child, open, owned, row};
 
@@ -96,7 +96,7 @@ fn runs_whose_entries_are_in_one_log_are_told_apart() {
             coordinator.tick(now);
             while let Some(effect) = coordinator.next_effect() {
                 if effect == Effect::Scan {
-                    coordinator.scanned(now, Ok(vec![row("a", &[], at(1))]));
+                    coordinator.scanned(now, Ok(vec![row("a", &[], at(1))].into()));
                 }
             }
         }
@@ -251,12 +251,13 @@ fn changes() -> Vec<LeaseChange> {
     ]
 }
 
-fn store_errors() -> [StoreError; 5] {
+fn store_errors() -> [StoreError; 6] {
     let message = || "table \"a\":\n\u{1b}[0m".to_owned();
     [
         StoreError::Throttled(message()),
         StoreError::TableMissing(message()),
         StoreError::OtherStream(message()),
+        StoreError::Unreadable(message()),
         StoreError::Refused(message()),
         StoreError::Unknown(message()),
     ]
@@ -293,7 +294,10 @@ fn every_input_survives_a_journal() {
     let unavailable = StreamError { kind: StreamErrorKind::Unavailable, message: "no list".into() };
     let mut inputs = vec![
         Input::Tick,
-        Input::Scanned(Ok(vec![full_row(), row("b", &[], Checkpoint::ShardEnd)])),
+        Input::Scanned(Ok(Scan {
+            leases: vec![full_row(), row("b", &[], Checkpoint::ShardEnd)],
+            unreadable: vec![shard()],
+        })),
         Input::Scanned(Err(error())),
         Input::Listed(Ok(vec![open("a", &[]), crate::testing::closed("b", &["a"])])),
         Input::Listed(Err(unavailable)),
@@ -344,15 +348,17 @@ fn every_effect_survives_a_journal() {
         lost(Loss::Taken { by: Some("other".into()) }),
         lost(Loss::Expired),
         lost(Loss::RowDeleted),
+        lost(Loss::RowUnreadable),
         Effect::Drain(shard(), acquisition),
         Effect::BeginAnew(write()),
         Effect::Contradicted(shard()),
+        Effect::SharedName(shard()),
         Effect::Unread(Vec::new()),
         Effect::Unread(vec![shard()]),
         Effect::Answer(RequestId(u64::MAX), Ok(())),
         Effect::Answer(RequestId(1), Err(RequestError::NotHeld)),
         Effect::Answer(RequestId(1), Err(RequestError::Backwards)),
-        Effect::Answer(RequestId(1), Err(RequestError::Store(store_errors()[4].clone()))),
+        Effect::Answer(RequestId(1), Err(RequestError::Store(store_errors()[5].clone()))),
     ];
     assert_round_trip(&effects);
     let settings = World::new(Checkpoint::Latest).settings.clone();
@@ -370,7 +376,7 @@ fn what_cannot_be_written_ends_a_journal_that_can_be_replayed_until_then() {
     let before_1970 = std::time::UNIX_EPOCH - secs(1);
     coordinator.scanned(
         secs(1),
-        Ok(vec![Lease { latest_since: Some(before_1970), ..row("a", &[], Checkpoint::Latest) }]),
+        Ok(vec![Lease { latest_since: Some(before_1970), ..row("a", &[], Checkpoint::Latest) }].into()),
     );
     coordinator.tick(secs(2));
     assert_eq!(lines.all().len(), 2, "{:?}", lines.all());
