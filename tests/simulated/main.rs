@@ -16,6 +16,7 @@ mod positions;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod reshard;
+mod rows;
 mod status;
 mod storms;
 mod time;

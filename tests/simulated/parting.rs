@@ -10,7 +10,7 @@ use actix_kinesis::consumer::{EventHandle, EventProcessed, ShutdownReason, Stopp
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::lease::{Lease, LeaseChange, LeaseWrite, NewLease};
-use kinesis_lease::store::{Created, Deleted, LeaseStore, StoreError, Written};
+use kinesis_lease::store::{Created, Deleted, LeaseStore, Scan, StoreError, Written};
 use kinesis_record::ShardId;
 
 use super::world::{Fault, Place};
@@ -219,7 +219,7 @@ impl LeaseStore for WithoutCheckpoints {
         self.0.ensure()
     }
 
-    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
+    fn scan(&self) -> BoxFuture<'_, Result<Scan, StoreError>> {
         self.0.scan()
     }
 

@@ -96,7 +96,7 @@ impl TestConsumer {
         let (clients, stream) = (&self.stream.world.clients, self.stream.name());
         let store = DynamoLeaseStore::new(clients, &self.table, stream, LEASE_CALL_TIMEOUT);
         match self.stream.world.background.run(async move { store.scan().await }).await {
-            Ok(rows) => rows.into_iter().map(|row| (row.shard.clone(), row)).collect(),
+            Ok(scan) => scan.leases.into_iter().map(|row| (row.shard.clone(), row)).collect(),
             Err(StoreError::TableMissing(_)) => BTreeMap::new(),
             Err(error) => panic!("{error}"),
         }

@@ -139,9 +139,16 @@ impl<W: Write> Report<W> {
             Event::In { at, input, .. } => {
                 write!(out, "#{number} {:>12.6} < ", at.as_secs_f64())?;
                 match input {
-                    Input::Scanned(Ok(rows)) => {
-                        writeln!(out, "Scanned: {} rows", rows.len())?;
-                        rows.iter().try_for_each(|row| writeln!(out, "#{number} {:>18}{}", "", summary(row)))
+                    Input::Scanned(Ok(scan)) => {
+                        writeln!(
+                            out,
+                            "Scanned: {} rows, unreadable: {:?}",
+                            scan.leases.len(),
+                            scan.unreadable
+                        )?;
+                        scan.leases
+                            .iter()
+                            .try_for_each(|row| writeln!(out, "#{number} {:>18}{}", "", summary(row)))
                     }
                     Input::Listed(Ok(shards)) => {
                         writeln!(out, "Listed: {} shards", shards.len())?;

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::Coordinator;
 use crate::coordinator::{Acquisition, Effect, Settings};
 use crate::lease::{Lease, LeaseWrite, NewLease};
-use crate::store::{Created, Deleted, Reported, StoreError, Written};
+use crate::store::{Created, Deleted, Reported, Scan, StoreError, Written};
 use crate::stream::{ChildShard, StreamError};
 pub(crate) use entry::name_of;
 pub use entry::{Entry, Unreadable};
@@ -80,7 +80,7 @@ pub enum Ending {
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Input {
     Tick,
-    Scanned(Result<Vec<Lease>, StoreError>),
+    Scanned(Result<Scan, StoreError>),
     Listed(Result<Vec<Shard>, StreamError>),
     Created(NewLease, Result<Created, StoreError>),
     Written(Acquisition, LeaseWrite, Result<Written, StoreError>),

@@ -278,7 +278,7 @@ impl LeaseChange {
             Self::Take { owner, token, owner_switches } => {
                 lease.owner = Some(owner.clone());
                 lease.token = Some(token.clone());
-                lease.owner_switches += owner_switches;
+                lease.owner_switches = lease.owner_switches.saturating_add(*owner_switches);
                 lease.end_hand_over();
             }
             Self::Checkpoint(checkpoint) => {
@@ -314,7 +314,7 @@ impl LeaseChange {
             Self::Give { to, token } => {
                 lease.owner = Some(to.clone());
                 lease.token = Some(token.clone());
-                lease.owner_switches += 1;
+                lease.owner_switches = lease.owner_switches.saturating_add(1);
                 lease.end_hand_over();
             }
         }
@@ -341,7 +341,10 @@ impl LeaseWrite {
         if row.counter != self.expected_counter || !self.change.is_fit_for(row) {
             return Written::Refused(Some(Box::new(row.clone())));
         }
-        row.counter += i64::from(self.change.raises_counter());
+        let Some(counter) = row.counter.checked_add(i64::from(self.change.raises_counter())) else {
+            return Written::Refused(Some(Box::new(row.clone())));
+        };
+        row.counter = counter;
         self.change.apply_to(row);
         Written::Applied(Some(Box::new(row.clone())))
     }

@@ -144,9 +144,14 @@ pub fn may_start(lease: &Lease, rows: &Rows, list: &ShardList) -> bool {
 ///
 /// A KCL worker takes a parent without a row for a finished one, and would start the child at once. Whether a parent is
 /// gone only a list can tell that is no older than the child, since the names of shards rise.
-pub fn may_create(child: &NewLease, ending: &ShardId, rows: &Rows, list: &ShardList) -> bool {
+pub fn may_create(
+    child: &NewLease,
+    ending: &ShardId,
+    has_row: impl Fn(&ShardId) -> bool,
+    list: &ShardList,
+) -> bool {
     let is_up_to_date = list.shards.last_key_value().is_some_and(|(newest, _)| *newest >= child.shard);
-    let mut parents = child.parents.iter().filter(|parent| !rows.contains_key(*parent));
+    let mut parents = child.parents.iter().filter(|parent| !has_row(parent));
     parents.all(|parent| parent == ending || (is_up_to_date && list.get(parent).is_none()))
 }
 

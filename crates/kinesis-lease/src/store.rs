@@ -22,7 +22,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
     fn ensure(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Reads all rows. Rows that are no leases, which newer KCLs keep in the same table, are left out, counted and logged.
-    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>>;
+    fn scan(&self) -> BoxFuture<'_, Result<Scan, StoreError>>;
 
     /// Reads one row as it is now (consistently).
     fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>>;
@@ -64,6 +64,21 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug + 'static {
     /// Takes back what was reported of a worker that wants no more leases.
     fn retire<'a>(&'a self, _worker: &'a WorkerId) -> BoxFuture<'a, Result<(), StoreError>> {
         async { Ok(()) }.boxed()
+    }
+}
+
+/// What [`LeaseStore::scan`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scan {
+    /// The rows that could be read.
+    pub leases: Vec<Lease>,
+    /// The keys of rows that should be leases and cannot be read as such. Their shards have rows, of which nothing is known.
+    pub unreadable: Vec<ShardId>,
+}
+
+impl From<Vec<Lease>> for Scan {
+    fn from(leases: Vec<Lease>) -> Self {
+        Self { leases, unreadable: Vec::new() }
     }
 }
 
@@ -124,6 +139,9 @@ pub enum StoreError {
     /// The table holds the leases of another stream. Nothing was changed; a person has to act.
     #[error("{0}")]
     OtherStream(String),
+    /// The row cannot be read as a lease. A write to it may have been applied; a person has to act.
+    #[error("{0}")]
+    Unreadable(String),
     /// The service refused the call: no permission, bad credentials, invalid request. Nothing was changed; a person
     /// has to act.
     #[error("{0}")]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kinesis_lease::Coordinator;
 use kinesis_lease::coordinator::{Effect, Settings};
+use kinesis_lease::store::Scan;
 use kinesis_record::{Checkpoint, HashRange, Shard};
 
 /// A minute of a worker that creates the row of a shard and never learns how that ended, as lines of a log.
@@ -48,7 +49,7 @@ fn log_of(worker: &str, shards: u32) -> Vec<String> {
         coordinator.tick(now);
         while let Some(effect) = coordinator.next_effect() {
             match effect {
-                Effect::Scan => coordinator.scanned(now, Ok(Vec::new())),
+                Effect::Scan => coordinator.scanned(now, Ok(Scan::default())),
                 // Many that take all hash keys each are no complete list, which is told of all the same.
                 Effect::ListShards => drop(coordinator.listed(now, Ok(shards.clone()))),
                 _ => {}

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::lease::{Lease, LeaseWrite, NewLease};
-use kinesis_lease::store::{Created, Deleted, LeaseStore, StoreError, Written};
+use kinesis_lease::store::{Created, Deleted, LeaseStore, Scan, StoreError, Written};
 use kinesis_lease::stream::{
     ChildShard, RawRecord, RecordsPage, ShardIterator, StartAt, StreamApi, StreamError, StreamErrorKind,
 };
@@ -250,6 +250,21 @@ fn part_of(mut shards: Vec<Shard>, seed: u64) -> Vec<Shard> {
 /// The name of a call, and the shard that it is about.
 type Name<'a> = (&'static str, Option<&'a ShardId>);
 
+impl Link {
+    /// What has become of a row that cannot be read is not told.
+    async fn if_readable<T>(
+        &self,
+        shard: &ShardId,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let outcome = call.await?;
+        if self.place.is_unreadable(shard) {
+            return Err(StoreError::Unreadable("the row is no lease".to_owned()));
+        }
+        Ok(outcome)
+    }
+}
+
 fn to_store_error<T>(name: &str, answer: Result<T, Fault>) -> Result<T, StoreError> {
     answer.map_err(|fault| match fault {
         Fault::Throttled => StoreError::Throttled(format!("{name}: throttled")),
@@ -268,17 +283,23 @@ impl LeaseStore for Link {
         self.table(("ensure", None), |_, _| ()).boxed()
     }
 
-    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
-        let scan = |place: &Place, twist: Twist| match twist {
-            Twist::Stale(age) => place.rows_before(age),
-            _ => place.rows().values().cloned().collect(),
+    fn scan(&self) -> BoxFuture<'_, Result<Scan, StoreError>> {
+        let scan = |place: &Place, twist: Twist| {
+            let rows: Vec<Lease> = match twist {
+                Twist::Stale(age) => place.rows_before(age),
+                _ => place.rows().values().cloned().collect(),
+            };
+            let (unreadable, leases): (Vec<Lease>, _) =
+                rows.into_iter().partition(|row| place.is_unreadable(&row.shard));
+            Scan { leases, unreadable: unreadable.into_iter().map(|row| row.shard).collect() }
         };
         self.table(("scan", None), scan).boxed()
     }
 
     fn read<'a>(&'a self, shard: &'a ShardId) -> BoxFuture<'a, Result<Option<Lease>, StoreError>> {
         let of_shard = shard.clone();
-        self.table(("read", Some(shard)), move |place, _| place.rows().get(&of_shard).cloned()).boxed()
+        let read = self.table(("read", Some(shard)), move |place, _| place.rows().get(&of_shard).cloned());
+        self.if_readable(shard, read).boxed()
     }
 
     fn create<'a>(&'a self, lease: &'a NewLease) -> BoxFuture<'a, Result<Created, StoreError>> {
@@ -295,7 +316,9 @@ impl LeaseStore for Link {
 
     fn write<'a>(&'a self, write: &'a LeaseWrite) -> BoxFuture<'a, Result<Written, StoreError>> {
         let change = write.clone();
-        self.change("write", &write.shard, move |rows| change.apply_to(rows.get_mut(&change.shard))).boxed()
+        let written =
+            self.change("write", &write.shard, move |rows| change.apply_to(rows.get_mut(&change.shard)));
+        self.if_readable(&write.shard, written).boxed()
     }
 
     fn delete<'a>(

@@ -31,6 +31,8 @@ pub(crate) struct Place {
     begin_millis: u64,
     kinesis: Arc<Mutex<Kinesis>>,
     rows: Arc<Mutex<Rows>>,
+    /// The shards whose rows cannot be read.
+    unreadable: Arc<Mutex<BTreeSet<ShardId>>>,
     iterators: Arc<Mutex<Iterators>>,
     /// What goes on outside of all processes.
     outside: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
@@ -93,6 +95,7 @@ impl Place {
             begin_millis: time.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64,
             kinesis: Arc::new(Mutex::new(Kinesis::new(settings))),
             rows: Arc::default(),
+            unreadable: Arc::default(),
             iterators: Arc::default(),
             outside,
             records: Arc::default(),
@@ -116,6 +119,15 @@ impl Place {
 
     pub(crate) fn rows(&self) -> MutexGuard<'_, BTreeMap<ShardId, Lease>> {
         self.rows.lock().unwrap()
+    }
+
+    /// Makes the rows of these shards such as no worker can read, and those of all others such as all can.
+    pub(crate) fn make_unreadable(&self, shards: impl IntoIterator<Item = ShardId>) {
+        *self.unreadable.lock().unwrap() = shards.into_iter().collect();
+    }
+
+    fn is_unreadable(&self, shard: &ShardId) -> bool {
+        self.unreadable.lock().unwrap().contains(shard)
     }
 
     /// The one row of a table that has one.

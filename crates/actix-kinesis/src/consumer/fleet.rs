@@ -139,7 +139,7 @@ impl Fleet {
     pub async fn read(world: &World) -> Result<Self, ConsumerError> {
         let World { stream, leases } = world;
         // In this order, a shard that only the table knows is one that has left the stream.
-        let rows = leases.scan().await.map_err(ConsumerError::LeaseTable)?;
+        let rows = leases.scan().await.map_err(ConsumerError::LeaseTable)?.leases;
         let listed = stream.list_shards().await.map_err(ConsumerError::Stream)?;
         Ok(Self {
             stream: stream.name().to_owned(),

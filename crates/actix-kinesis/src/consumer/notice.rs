@@ -63,7 +63,7 @@ pub enum ConsumerNotice {
         cause: String,
     },
     /// Records behind the stored position are no longer in the stream: retention has outrun the consumer, or the
-    /// position never was in this stream.
+    /// position is one of an older stream under the same name.
     Gap {
         /// The shard.
         shard: ShardId,
@@ -71,7 +71,8 @@ pub enum ConsumerNotice {
         detail: String,
     },
     /// These shards are read by no instance, and have not been for twice the failover time: too few instances for
-    /// their [`max_leases`](crate::config::LeaseConf::max_leases), or a failure policy has stopped them everywhere. None
+    /// their [`max_leases`](crate::config::LeaseConf::max_leases), a failure policy has stopped them everywhere, or their
+    /// rows in the lease table cannot be read. None
     /// means that all are read again.
     Unread {
         /// The shards, by name.
@@ -86,7 +87,8 @@ pub enum ConsumerNotice {
         /// Why.
         cause: String,
     },
-    /// A shard failed and is not started again here.
+    /// A shard failed and is not started again here. Whatever the policy, this also follows a stored position that is none
+    /// of the stream: reading from elsewhere could lose records.
     ShardStopped {
         /// The shard.
         shard: ShardId,

@@ -19,8 +19,8 @@ use actix::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kinesis_lease::coordinator::{Coordinator, Effect, RequestError, RequestId, Settings};
-use kinesis_lease::store::{Created, Written};
-use kinesis_lease::{Lease, LeaseStore, StoreError, StreamError, StreamErrorKind};
+use kinesis_lease::store::{Created, Scan, Written};
+use kinesis_lease::{LeaseStore, StoreError, StreamError, StreamErrorKind};
 use kinesis_record::{Checkpoint, ShardId};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -97,10 +97,11 @@ pub(crate) struct Supervisor {
     reminder: Option<SpawnHandle>,
     has_scanned: bool,
     has_listed: bool,
-    /// How many calls have failed in a row: scans of the table, writes to it, and lists of shards. A table that is
+    /// How many calls have failed in a row: scans of the table, writes to its rows, creations of rows, and lists of shards. A table that is
     /// read may refuse writes, and the other way round.
     scan_failures: u32,
     write_failures: u32,
+    create_failures: u32,
     list_failures: u32,
     throughput: Throughputs,
     /// Whether the last report to a leader has failed.
@@ -137,6 +138,7 @@ impl Supervisor {
             has_listed: false,
             scan_failures: 0,
             write_failures: 0,
+            create_failures: 0,
             list_failures: 0,
             throughput: Throughputs::default(),
             is_report_refused: false,
@@ -216,13 +218,13 @@ impl Supervisor {
         match effect {
             Effect::Scan => {
                 let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
-                self.call(ctx, scan, |supervisor, rows, ctx| {
-                    if let Err(error @ StoreError::OtherStream(_)) = &rows {
+                self.call(ctx, scan, |supervisor, scan, ctx| {
+                    if let Err(error @ StoreError::OtherStream(_)) = &scan {
                         return supervisor.fail(ConsumerError::LeaseTable(error.clone()), ctx);
                     }
-                    supervisor.note_first_rows(rows.as_deref());
-                    supervisor.note_scan(rows.as_ref().err());
-                    supervisor.tell(|coordinator, now| coordinator.scanned(now, rows));
+                    supervisor.note_first_rows(scan.as_ref().map(|scan| &*scan.leases));
+                    supervisor.note_scan(scan.as_ref().err());
+                    supervisor.tell(|coordinator, now| coordinator.scanned(now, scan));
                     supervisor.forget_finished();
                     if let Some(coordinator) = &supervisor.coordinator {
                         let is_new = |shard: &ShardId| {
@@ -249,17 +251,12 @@ impl Supervisor {
                 }
                 let created = async move { (settled(leases.create(&new), StoreError::Unknown).await, new) };
                 self.call(ctx, created, |supervisor, (created, new), _| {
+                    supervisor.note_creation(created.as_ref().err());
                     let span = &supervisor.parts.span;
-                    match &created {
-                        Ok(Created::New) => {
-                            supervisor.new_rows.insert(new.shard.clone());
-                            let checkpoint = &new.checkpoint;
-                            info!(parent: span, shard = %new.shard, %checkpoint, "lease row created");
-                        }
-                        Ok(Created::Existed) => {}
-                        Err(error) => {
-                            warn!(parent: span, shard = %new.shard, %error, "lease row not created, trying again");
-                        }
+                    if created == Ok(Created::New) {
+                        supervisor.new_rows.insert(new.shard.clone());
+                        let checkpoint = &new.checkpoint;
+                        info!(parent: span, shard = %new.shard, %checkpoint, "lease row created");
                     }
                     supervisor.tell(|coordinator, now| coordinator.created(now, new, created));
                 });
@@ -317,6 +314,7 @@ impl Supervisor {
             }
             Effect::Lost(shard, acquisition, loss) => self.lose_shard(&shard, acquisition, loss),
             Effect::Drain(shard, acquisition) => self.drain_for_another(&shard, acquisition, ctx),
+            Effect::SharedName(shard) => self.tell_of_namesake(&shard),
             Effect::Unread(shards) => self.note_unread(shards, ctx),
             Effect::Answer(request, answer) => {
                 let Some(waiting) = self.waiting.remove(&request) else { return };
@@ -524,7 +522,7 @@ async fn settled<T, E>(
 }
 
 /// Scans the lease table. One that was deleted is made again: its rows follow from the stream's shards.
-async fn scan(leases: &dyn LeaseStore) -> Result<Vec<Lease>, StoreError> {
+async fn scan(leases: &dyn LeaseStore) -> Result<Scan, StoreError> {
     match leases.scan().await {
         Err(StoreError::TableMissing(message)) => {
             leases.ensure().await?;

@@ -35,7 +35,9 @@ use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
 use crate::config::{FailurePolicy, WorkerConf};
 
-pub(crate) use message::{LeaseHolds, Outcome, PageFetched, ShardDrained, StopWorker, WorkerEnded};
+pub(crate) use message::{
+    LeaseHolds, Outcome, PageFetched, PositionRefused, ShardDrained, StopWorker, WorkerEnded,
+};
 
 /// A handler that panics drops its message a moment before its actor can be seen to be gone.
 const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
@@ -540,6 +542,14 @@ impl Handler<ShardDrained> for ConsumerWorker {
         debug!(parent: &self.equipment.span, "the last record of the shard is fetched");
         self.children = Some(drained.children);
         self.finish_if_done(ctx);
+    }
+}
+
+impl Handler<PositionRefused> for ConsumerWorker {
+    type Result = ();
+
+    fn handle(&mut self, PositionRefused(misplaced): PositionRefused, ctx: &mut Self::Context) {
+        self.end(Outcome::Misplaced(misplaced), ctx);
     }
 }
 

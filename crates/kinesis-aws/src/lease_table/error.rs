@@ -61,7 +61,8 @@ impl Call<'_> {
 
     /// The error of a call whose reply is not what the table should hold.
     pub(super) fn unreadable(&self, why: &str) -> StoreError {
-        StoreError::Refused(self.sentence(why, None))
+        let why = format!("the row cannot be read as a lease: {why}");
+        StoreError::Unreadable(self.sentence(&why, Some("mend the row, or delete it")))
     }
 
     /// The table is another's.

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kinesis_lease::store::{Created, Deleted, Reported, Written};
+use kinesis_lease::store::{Created, Deleted, Reported, Scan, Written};
 use kinesis_lease::{Lease, LeaseStore, LeaseWrite, NewLease, StoreError, WorkerId};
 use kinesis_record::{Checkpoint, ShardId};
 
@@ -76,7 +76,7 @@ impl DynamoLeaseStore {
 
     /// Pages are read one after another and are not consistent, as those of the KCL: what has changed meanwhile is
     /// seen by the next scan, and no write depends on it without a condition.
-    async fn scan_all(&self) -> Result<Vec<Lease>, StoreError> {
+    async fn scan_all(&self) -> Result<Scan, StoreError> {
         let call = self.call(&self.rows, "Scan", None);
         let mut leases = Vec::new();
         let mut left_out = Vec::new();
@@ -93,8 +93,11 @@ impl DynamoLeaseStore {
             }
             from = page.last_evaluated_key.filter(|key| !key.is_empty());
             if from.is_none() {
+                let is_broken = |(_, reason): &&(String, NoLease)| matches!(reason, NoLease::Broken(_));
+                let unreadable =
+                    left_out.iter().filter(is_broken).map(|(key, _)| ShardId::new(key)).collect();
                 self.note_left_out(left_out);
-                return Ok(leases);
+                return Ok(Scan { leases, unreadable });
             }
         }
     }
@@ -116,7 +119,7 @@ impl DynamoLeaseStore {
                 }
                 NoLease::Broken(why) => {
                     tracing::error!(
-                        table = %self.table, row = %key,
+                        table = %self.table, row = ?key,
                         "row cannot be read as a lease and is left out, so that its shard is not read: {why}"
                     );
                 }
@@ -140,11 +143,7 @@ impl DynamoLeaseStore {
             .await
             .map_err(|error| call.failed(&error))?;
         reply.item.as_ref().map_or(Ok(()), |item| self.check_stream(&call, item))?;
-        match reply.item.map(|item| row::lease(&item)) {
-            None => Ok(None),
-            Some(Ok(lease)) => Ok(Some(lease)),
-            Some(Err(reason)) => Err(call.unreadable(&reason.to_string())),
-        }
+        reply.item.as_ref().map(|item| readable(&call, item)).transpose()
     }
 
     async fn create_one(&self, lease: &NewLease) -> Result<Created, StoreError> {
@@ -190,12 +189,12 @@ impl DynamoLeaseStore {
         let call = self.call(&self.rows, "UpdateItem", Some(&write.shard));
         match write::request(&self.rows, &self.table, write).send().await {
             Ok(reply) => {
-                let row = reply.attributes().and_then(|item| row::lease(item).ok());
+                let row = reply.attributes().map(|item| readable(&call, item)).transpose()?;
                 Ok(Written::Applied(row.map(Box::new)))
             }
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
-                    let row = refused.item().and_then(|item| row::lease(item).ok());
+                    let row = refused.item().map(|item| readable(&call, item)).transpose()?;
                     Ok(Written::Refused(row.map(Box::new)))
                 }
                 _ => Err(call.failed(&error)),
@@ -213,7 +212,7 @@ impl LeaseStore for DynamoLeaseStore {
         self.ensure_table().boxed()
     }
 
-    fn scan(&self) -> BoxFuture<'_, Result<Vec<Lease>, StoreError>> {
+    fn scan(&self) -> BoxFuture<'_, Result<Scan, StoreError>> {
         self.scan_all().boxed()
     }
 
@@ -265,6 +264,10 @@ impl fmt::Debug for DynamoLeaseStore {
             .field("place", &self.place)
             .finish_non_exhaustive()
     }
+}
+
+fn readable(call: &Call<'_>, item: &Item) -> Result<Lease, StoreError> {
+    row::lease(item).map_err(|(NoLease::Other(why) | NoLease::Broken(why))| call.unreadable(&why))
 }
 
 fn key_of(item: &Item) -> String {

@@ -77,7 +77,8 @@ pub(super) fn new_item(lease: &NewLease, stream: &str) -> Item {
     item
 }
 
-/// Reads an item. Attributes that are not ours to know are passed over.
+/// Reads an item. Attributes that are not ours to know are passed over. One that no KCL knows, or that says what the
+/// stream says as well, is as good as absent if it cannot be read: a row is not given up for it.
 pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
     if let Some(kind) = read_text(item, ENTITY_TYPE)?.filter(|kind| kind != "LEASE") {
         return Err(NoLease::Other(kind));
@@ -90,6 +91,9 @@ pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
     let missing = |name: &str| NoLease::Broken(format!("it has no attribute {name}"));
     let shard = read_text(item, LEASE_KEY)?.ok_or_else(|| missing(LEASE_KEY))?;
     let counter = read_number(item, LEASE_COUNTER)?.ok_or_else(|| missing(LEASE_COUNTER))?;
+    if counter == i64::MAX {
+        return Err(NoLease::Broken(format!("its {LEASE_COUNTER} is {counter} and cannot be raised")));
+    }
     let checkpoint = read_text(item, CHECKPOINT)?.ok_or_else(|| missing(CHECKPOINT))?;
     let sub_sequence = read_number(item, CHECKPOINT_SUB_SEQUENCE)?.unwrap_or(0);
     Ok(Lease {
@@ -101,13 +105,15 @@ pub(super) fn lease(item: &Item) -> Result<Lease, NoLease> {
         checkpoint: Checkpoint::parse(&checkpoint, sub_sequence)
             .map_err(|error| NoLease::Broken(format!("its {CHECKPOINT} {error}")))?,
         parents: read_shards(item, PARENTS)?,
-        children: read_shards(item, CHILDREN)?,
-        hash_range: read_hash_range(item)?,
+        children: read_shards(item, CHILDREN).unwrap_or_default(),
+        hash_range: read_hash_range(item),
         checkpoint_owner: read_text(item, CHECKPOINT_OWNER)?.map(WorkerId::from),
-        token: read_text(item, TOKEN)?,
-        asked_by: read_text(item, HAND_OVER_TO)?.map(WorkerId::from),
+        token: read_text(item, TOKEN).ok().flatten(),
+        asked_by: read_text(item, HAND_OVER_TO).ok().flatten().map(WorkerId::from),
         is_offered: item.get(HAND_OVER_OFFERED) == Some(&AttributeValue::Bool(true)),
-        latest_since: read_number(item, LATEST_SINCE)?
+        latest_since: read_number(item, LATEST_SINCE)
+            .ok()
+            .flatten()
             .and_then(|millis| u64::try_from(millis).ok())
             .and_then(|millis| UNIX_EPOCH.checked_add(Duration::from_millis(millis))),
     })
@@ -159,17 +165,8 @@ fn read_shards(item: &Item, name: &str) -> Result<Vec<ShardId>, NoLease> {
 }
 
 /// KCL 1.x before 1.14 and 2.x before 2.3 do not write the hash keys.
-fn read_hash_range(item: &Item) -> Result<Option<HashRange>, NoLease> {
-    let (Some(start), Some(end)) = (read_text(item, STARTING_HASH_KEY)?, read_text(item, ENDING_HASH_KEY)?)
-    else {
-        return Ok(None);
-    };
-    let key = |text: &str| text.parse::<HashKey>().map_err(|error| NoLease::Broken(error.to_string()));
-    let (start, end) = (key(&start)?, key(&end)?);
-    if start > end {
-        return Err(NoLease::Broken(format!(
-            "its {STARTING_HASH_KEY} is greater than its {ENDING_HASH_KEY}"
-        )));
-    }
-    Ok(Some(HashRange { start, end }))
+fn read_hash_range(item: &Item) -> Option<HashRange> {
+    let key = |name| read_text(item, name).ok()??.parse::<HashKey>().ok();
+    let (start, end) = (key(STARTING_HASH_KEY)?, key(ENDING_HASH_KEY)?);
+    (start <= end).then_some(HashRange { start, end })
 }

@@ -78,7 +78,12 @@ impl Update {
                 update.remove(&HAND_OVER);
             }
             LeaseChange::Ask { by } => {
-                update.require(&format!("attribute_not_exists(#{})", row::HAND_OVER_TO));
+                // What is no text asks for nothing, see the reading of rows.
+                let asked = row::HAND_OVER_TO;
+                update.require(&format!(
+                    "(attribute_not_exists(#{asked}) OR NOT attribute_type(#{asked}, :text))"
+                ));
+                update.values.insert(":text".to_owned(), row::text("S"));
                 update.set(row::HAND_OVER_TO, row::text(by.as_str()));
             }
             LeaseChange::Withdraw { by } => {

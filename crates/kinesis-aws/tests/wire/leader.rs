@@ -122,7 +122,7 @@ async fn a_kcl_3_5_finds_the_report_among_the_leases() {
     assert_eq!((&row["entityType"], &row["sup"]), (&s("WORKER_METRIC_STATS"), &n("1")));
     assert_new(&row["lut"]);
     assert_new(&row["slu"]);
-    assert_eq!(leases.store.scan().await.unwrap().len(), 1, "a report is no lease");
+    assert_eq!(leases.store.scan().await.unwrap().leases.len(), 1, "a report is no lease");
     leases.store.retire(&"me".into()).await.unwrap();
     assert_eq!(leases.get("me").await, None);
 }

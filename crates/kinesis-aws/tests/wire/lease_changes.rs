@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use kinesis_lease::store::{Created, Deleted, Written};
-use kinesis_lease::{Lease, LeaseChange, LeaseStore, NewLease, StoreError};
+use kinesis_lease::{Lease, LeaseChange, LeaseStore, LeaseWrite, NewLease, StoreError};
 use kinesis_record::{Checkpoint, HashKey, HashRange, Position};
 
 use crate::support::{Item, Leases, STREAM, TABLE, item, n, s, sorted, ss};
@@ -182,7 +182,7 @@ async fn rows_of_every_kcl_version_are_read() {
     for (row, lease) in [(kcl1(), first), (kcl2(), second), (kcl3(), third)] {
         leases.put(&row).await;
         assert_eq!(leases.store.read(&SHARD.into()).await, Ok(Some(lease.clone())));
-        assert_eq!(leases.store.scan().await, Ok(vec![lease]));
+        assert_eq!(leases.store.scan().await, Ok(vec![lease].into()));
     }
 }
 
@@ -467,4 +467,52 @@ async fn of_sixteen_workers_that_take_a_row_at_once_exactly_one_gets_it() {
     }
     let row = leases.store.read(&SHARD.into()).await.unwrap().unwrap();
     assert_eq!((row.counter, row.owner_switches), (ROUNDS, ROUNDS - 1));
+}
+
+/// Attributes that no KCL knows, or that say what the stream says as well.
+fn without_weight() -> [(&'static str, AttributeValue); 9] {
+    [
+        ("handOverTo", n("5")),
+        ("acquisitionToken", n("7")),
+        ("handOverOffered", s("yes")),
+        ("latestSince", s("now")),
+        ("latestSince", n("-9223372036854775808")),
+        ("childShardIds", AttributeValue::L(Vec::new())),
+        ("startingHashKey", n("1")),
+        ("endingHashKey", s("-1")),
+        ("throughputKBps", s("fast")),
+    ]
+}
+
+#[tokio::test]
+async fn a_row_is_not_given_up_for_an_attribute_of_no_weight_that_cannot_be_read() {
+    let leases = Leases::new().await;
+    let reversed = with(kcl2(), &[("startingHashKey", s("5")), ("endingHashKey", s("4"))]);
+    let odd = without_weight().map(|attribute| with(kcl2(), &[attribute]));
+    for row in odd.into_iter().chain([reversed]) {
+        leases.put(&row).await;
+        let lease = leases.store.read(&SHARD.into()).await.unwrap().unwrap();
+        assert_eq!((lease.counter, lease.owner), (41, Some("java-1".into())), "{row:?}");
+        assert_eq!(lease.asked_by, None);
+        assert!(matches!(leases.write(SHARD, 41, LeaseChange::Renew).await, Written::Applied(Some(_))));
+        match leases.write(SHARD, 42, LeaseChange::Ask { by: "rust-2".into() }).await {
+            Written::Applied(Some(row)) => assert_eq!(row.asked_by, Some("rust-2".into())),
+            other => panic!("{other:?}"),
+        }
+        let taken = leases.write(SHARD, 42, take("rust-1", 1)).await;
+        assert!(matches!(taken, Written::Applied(Some(_))), "{taken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_to_a_row_that_cannot_be_read_says_so_whether_it_is_applied_or_not() {
+    let leases = Leases::new().await;
+    leases.put(&with(kcl2(), &[("parentShardId", s("shardId-0"))])).await;
+    for expected_counter in [41, 7] {
+        let write = LeaseWrite { shard: SHARD.into(), expected_counter, change: take("rust-1", 1) };
+        match leases.store.write(&write).await {
+            Err(StoreError::Unreadable(text)) => assert!(text.contains("parentShardId"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }

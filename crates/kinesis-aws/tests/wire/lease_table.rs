@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use kinesis_lease::{LeaseChange, LeaseStore, LeaseWrite, StoreError};
+use kinesis_record::ShardId;
 
 use crate::support::{Item, Leases, Reply, Scripted, TABLE, item, leases_at, n, s};
 
@@ -166,7 +167,7 @@ async fn a_scan_reads_all_pages() {
     assert!(page.last_evaluated_key.is_some() && page.items().len() < 8);
 
     let scanned = leases.store.scan().await.unwrap();
-    let mut shards: Vec<_> = scanned.iter().map(|lease| lease.shard.to_string()).collect();
+    let mut shards: Vec<_> = scanned.leases.iter().map(|lease| lease.shard.to_string()).collect();
     shards.sort();
     assert_eq!(shards, expected);
 }
@@ -201,6 +202,12 @@ async fn rows_that_are_no_leases_are_left_out_and_told_of_once() {
         ]),
         item(&[("leaseKey", s("no-checkpoint")), ("leaseCounter", n("3"))]),
         item(&[
+            ("leaseKey", s("greatest-counter")),
+            ("leaseCounter", n("9223372036854775807")),
+            ("checkpoint", s("LATEST")),
+        ]),
+        item(&[("leaseKey", s("\u{1b}[31mlines\nand colours"))]),
+        item(&[
             ("leaseKey", s("1:orders:2:shardId-0")),
             ("leaseCounter", n("3")),
             ("checkpoint", s("LATEST")),
@@ -212,6 +219,9 @@ async fn rows_that_are_no_leases_are_left_out_and_told_of_once() {
         leases.put(row).await;
     }
 
+    let mut keys: Vec<ShardId> =
+        broken.iter().map(|row| ShardId::new(row["leaseKey"].as_s().unwrap())).collect();
+    keys.sort();
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt().with_writer({
         let log = log.clone();
@@ -220,21 +230,25 @@ async fn rows_that_are_no_leases_are_left_out_and_told_of_once() {
     let _guard = tracing::subscriber::set_default(subscriber.with_ansi(false).finish());
     for _ in 0..2 {
         let scanned = leases.store.scan().await.unwrap();
-        assert_eq!(scanned.len(), 1);
-        assert_eq!(scanned[0].shard.as_str(), "shardId-000000000000");
-        assert_eq!(leases.store.rows_left_out(), 6);
+        assert_eq!(scanned.leases.len(), 1);
+        assert_eq!(scanned.leases[0].shard.as_str(), "shardId-000000000000");
+        let mut unreadable = scanned.unreadable;
+        unreadable.sort();
+        assert_eq!(unreadable, keys, "the KCL's own rows are no leases that cannot be read");
+        assert_eq!(leases.store.rows_left_out(), broken.len() + 1);
     }
     for row in &broken {
         let key = row["leaseKey"].as_s().unwrap();
-        assert_eq!(log.lines_with(key).len(), 1, "{key}: {:?}", log.lines_with(key));
+        let row = format!("row={key:?}");
+        assert_eq!(log.lines_with(&row).len(), 1, "{row}: {:?}", log.lines_with(&row));
     }
     assert!(log.lines_with("worker-figures").is_empty(), "the KCL's own rows are no trouble");
 
     let error = leases.store.read(&"stub".into()).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Refused(text) if text.contains("leaseCounter")), "{error:?}");
+    assert!(matches!(&error, StoreError::Unreadable(text) if text.contains("leaseCounter")), "{error:?}");
     leases.put(&row("stub")).await;
-    assert_eq!(leases.store.scan().await.unwrap().len(), 2);
-    assert_eq!(leases.store.rows_left_out(), 5);
+    assert_eq!(leases.store.scan().await.unwrap().leases.len(), 2);
+    assert_eq!(leases.store.rows_left_out(), broken.len());
 }
 
 /// Keeps what is logged.

@@ -99,7 +99,7 @@ impl Coordinator {
         let is_garbage = children.is_empty() && list.get(&row.shard).is_none();
         let is_continued = !children.is_empty()
             && children.iter().all(|child| rows.get(*child).is_some_and(lineage::has_begun));
-        row.parents.iter().all(|parent| !rows.contains_key(parent)) && (is_continued || is_garbage)
+        row.parents.iter().all(|parent| !self.watch.has_row(parent)) && (is_continued || is_garbage)
     }
 
     /// How the deletion of a row ended.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kinesis_record::ShardId;
 
+use super::schedule::Schedule;
 use super::{Coordinator, Effect};
 use crate::journal::Input;
 use crate::lease::NewLease;
@@ -13,19 +14,59 @@ use crate::store::{Created, StoreError};
 /// New rows are taken when so many have been created.
 const TAKEN_TOGETHER: usize = 32;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Creation {
     /// Rows to create once their parents' are.
     planned: Vec<NewLease>,
     under_way: BTreeSet<ShardId>,
     /// Rows that a scan under way may be too old to show.
     since_scan: BTreeSet<ShardId>,
+    /// When the next row is asked for, if creations fail.
+    retry: Schedule,
+}
+
+impl Default for Creation {
+    fn default() -> Self {
+        Self {
+            planned: Vec::new(),
+            under_way: BTreeSet::new(),
+            since_scan: BTreeSet::new(),
+            retry: Schedule::after_another(),
+        }
+    }
 }
 
 impl Creation {
-    /// Asks for a row, unless that is done already.
-    pub(super) fn ask(&mut self, new: &NewLease) -> Option<Effect> {
-        self.under_way.insert(new.shard.clone()).then(|| Effect::Create(new.clone()))
+    /// Asks for a row, unless that is done already. While creations fail, one row at a time is asked for, after a pause
+    /// that grows.
+    pub(super) fn ask(&mut self, now: Duration, new: &NewLease) -> Option<Effect> {
+        let may_ask = self.retry.due.is_none_or(|due| due <= now && self.under_way.is_empty());
+        (may_ask && self.under_way.insert(new.shard.clone())).then(|| Effect::Create(new.clone()))
+    }
+
+    pub(super) fn is_under_way(&self, shard: &ShardId) -> bool {
+        self.under_way.contains(shard)
+    }
+
+    /// When a row that was not asked for is, at the earliest.
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.retry.due
+    }
+
+    /// Whether a creation that succeeds is the one that was to show it after failures.
+    fn recovers(&mut self, now: Duration) -> bool {
+        let is_first = self.under_way.is_empty() && self.retry.due.is_some_and(|due| due <= now);
+        if is_first {
+            self.retry = Schedule::after_another();
+        }
+        is_first
+    }
+
+    /// Those that fail together count as one failure.
+    fn failed(&mut self, now: Duration, interval: Duration, random: &mut fastrand::Rng) {
+        if self.retry.due.is_none_or(|due| due <= now) {
+            self.retry.failed(now, interval, random);
+        }
     }
 
     /// Takes the planned rows whose parents have theirs, so that a crash in between never leaves a child that looks
@@ -67,8 +108,13 @@ impl Coordinator {
                     Created::New => self.watch.created(new),
                     Created::Existed => self.scan.hasten(now),
                 }
+                if self.creation.recovers(now) {
+                    self.listing.hasten(now);
+                    let waiting = self.grips.values_mut().filter(|grip| grip.create_at.is_some());
+                    waiting.for_each(|grip| grip.create_at = Some(now));
+                }
                 if self.creation.is_awaited(&shard) {
-                    self.create_ready();
+                    self.create_ready(now);
                 }
                 // Looking for leases to take costs a look at all rows.
                 if self.creation.under_way.len().is_multiple_of(TAKEN_TOGETHER) {
@@ -77,20 +123,28 @@ impl Coordinator {
             }
             Err(_) => {
                 self.creation.drop_plan();
-                self.listing.hasten(now + self.settings.failover / 10);
+                self.creation.failed(now, self.settings.failover, &mut self.random);
+                let retry_at = self.create_again_at(now);
+                self.listing.hasten(retry_at);
             }
         }
         self.child_created(now, &shard, exists);
     }
 
+    /// When a row is asked for again that could not be created.
+    pub(super) fn create_again_at(&self, now: Duration) -> Duration {
+        (now + self.settings.failover / 10).max(self.creation.retry_at().unwrap_or_default())
+    }
+
     /// Goes on with the shards that wait to end until the row of `child` exists.
     fn child_created(&mut self, now: Duration, child: &ShardId, exists: bool) {
+        let create_at = self.create_again_at(now);
         let mut parents = Vec::new();
         for (parent, grip) in self.grips.iter_mut().filter(|(_, grip)| grip.awaits(child)) {
             if exists {
                 grip.children.retain(|awaited| awaited.shard != *child);
             } else {
-                grip.create_at = Some(now + self.settings.failover / 10);
+                grip.create_at = Some(create_at);
             }
             parents.push(parent.clone());
         }
@@ -100,18 +154,18 @@ impl Coordinator {
     }
 
     /// Creates the rows that are missing, once both the table and the stream are known.
-    pub(super) fn plan_rows(&mut self) {
+    pub(super) fn plan_rows(&mut self, now: Duration) {
         if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned) {
             let mut missing = self.watch.missing(list, &self.settings.initial);
             missing.retain(|new| !self.creation.under_way.contains(&new.shard));
             self.creation.planned = missing;
-            self.create_ready();
+            self.create_ready(now);
         }
     }
 
-    fn create_ready(&mut self) {
+    fn create_ready(&mut self, now: Duration) {
         for new in self.creation.ready() {
-            self.effects.extend(self.creation.ask(&new));
+            self.effects.extend(self.creation.ask(now, &new));
         }
     }
 }

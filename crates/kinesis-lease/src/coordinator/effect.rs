@@ -78,8 +78,10 @@ pub enum Effect {
     /// The shard is open, yet its row says `SHARD_END`: the stream was deleted and made again under its name. The row is
     /// begun anew, to be read from the shard's oldest record. Told once.
     Contradicted(ShardId),
-    /// These shards could be read, and nobody has taken their leases for more than twice the failover time. Told
-    /// when it changes; none means that all are read again.
+    /// Another process holds leases under this worker's name and renews them; here is one of their shards. Told once.
+    SharedName(ShardId),
+    /// These shards could be read, and nobody has taken their leases for more than twice the failover time, or their rows
+    /// cannot be read for as long. Told when it changes; none means that all are read again.
     Unread(Vec<ShardId>),
     /// The answer to a request.
     Answer(RequestId, Result<(), RequestError>),
@@ -97,9 +99,12 @@ pub enum Loss {
     /// It could not be renewed in time, so that another worker may take it.
     #[error("the lease could not be renewed within the failover time")]
     Expired,
-    /// Its row was deleted.
+    /// Its row was deleted, or deleted and made anew.
     #[error("the lease row was deleted")]
     RowDeleted,
+    /// Its row cannot be read as a lease any more. A person has to act.
+    #[error("the lease row cannot be read any more")]
+    RowUnreadable,
 }
 
 /// Why a request of a shard's worker failed.

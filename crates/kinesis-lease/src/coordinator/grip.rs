@@ -240,7 +240,7 @@ impl Grip {
     pub(super) fn judge(&self, row: &Lease, worker: &WorkerId) -> Judgement {
         let is_ours = self.owns(row, worker);
         let has_moved = row.counter > self.counter;
-        let is_next = row.counter == self.counter + 1;
+        let is_next = self.counter.checked_add(1) == Some(row.counter);
         let is_applied = match self.under_way.as_ref().map(|(wanted, _)| &wanted.change) {
             Some(LeaseChange::Take { .. }) => is_ours,
             Some(LeaseChange::Renew) => is_ours && has_moved,
@@ -277,7 +277,7 @@ impl Grip {
         self.phase = Phase::Idle;
         let undecided_since = self.undecided_since.take();
         (self.counter, self.valid_from) = match found {
-            None => (self.counter + i64::from(wanted.change.raises_counter()), started),
+            None => (self.counter.saturating_add(i64::from(wanted.change.raises_counter())), started),
             Some(row) => (row.counter, undecided_since.unwrap_or_default().max(self.valid_from)),
         };
         Some(wanted)

@@ -79,6 +79,8 @@ pub struct Coordinator {
     listing: Schedule,
     reporting: Schedule,
     leader: Leader,
+    /// How many scans have shown that another process renews leases under our name.
+    scans_with_namesake: u32,
     journal: Option<Journal>,
 }
 
@@ -122,6 +124,7 @@ impl Coordinator {
             listing: Schedule::at_once(),
             reporting: Schedule::after_another(),
             leader: Leader::default(),
+            scans_with_namesake: 0,
             journal: None,
         }
     }
@@ -221,7 +224,7 @@ impl Coordinator {
                     self.list_changed = Some(now);
                 }
                 self.list = Some(list);
-                self.plan_rows();
+                self.plan_rows(now);
                 self.take_available(now);
                 self.audit(now);
             }

@@ -8,30 +8,34 @@ use kinesis_record::ShardId;
 use super::{Coordinator, Effect, Loss, Mode};
 use crate::journal::Input;
 use crate::lease::Lease;
-use crate::store::StoreError;
+use crate::store::{Scan, StoreError};
 
 impl Coordinator {
     /// All rows of the table, or why they could not be read.
-    pub fn scanned(&mut self, now: Duration, rows: Result<Vec<Lease>, StoreError>) {
-        self.record(now, || Input::Scanned(rows.clone()));
+    pub fn scanned(&mut self, now: Duration, scan: Result<Scan, StoreError>) {
+        self.record(now, || Input::Scanned(scan.clone()));
         let interval = match self.mode {
             Mode::Sharing => self.settings.failover / 2,
             Mode::Leaving => self.leaving_scan_interval(),
             Mode::Stopped => return,
         };
-        let Ok(rows) = rows else {
+        let Ok(Scan { leases, unreadable }) = scan else {
             self.scan.failed(now, interval, &mut self.random);
             return;
         };
         self.scan.succeeded(now, interval, &mut self.random);
         let mut unseen: BTreeSet<ShardId> = self.watch.rows.keys().cloned().collect();
-        for row in rows {
+        let no_longer = self.watch.cannot_read(now, unreadable);
+        self.notice_shared_name(&leases);
+        for row in leases {
             unseen.remove(&row.shard);
             self.observe(now, row);
         }
         for shard in unseen {
             if self.grips.contains_key(&shard) {
                 self.doubt(&shard);
+            } else if self.watch.unreadable().contains_key(&shard) {
+                self.watch.forget(&shard);
             } else if !self.creation.is_newer_than_scan(&shard) {
                 if self.watch.rows.get(&shard).is_some_and(|row| !row.is_finished()) {
                     self.listing.hasten(now);
@@ -39,8 +43,11 @@ impl Coordinator {
                 self.watch.forget(&shard);
             }
         }
+        if no_longer.iter().any(|shard| !self.watch.has_row(shard)) {
+            self.listing.hasten(now);
+        }
         if !std::mem::replace(&mut self.has_scanned, true) {
-            self.plan_rows();
+            self.plan_rows(now);
             self.begin_to_report(now);
         }
         self.look_at_expiries(now);
@@ -70,6 +77,26 @@ impl Coordinator {
             self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
             self.watch.see(now, row);
         }
+    }
+
+    /// Tells of it once if another process renews leases under our name. What one scan shows of it may be the last that a
+    /// process did before it died.
+    fn notice_shared_name(&mut self, leases: &[Lease]) {
+        if let Some(row) = leases.iter().find(|row| self.is_renewed_by_namesake(row)) {
+            self.scans_with_namesake = self.scans_with_namesake.saturating_add(1);
+            if self.scans_with_namesake == 2 {
+                self.effects.push_back(Effect::SharedName(row.shard.clone()));
+            }
+        }
+    }
+
+    fn is_renewed_by_namesake(&self, row: &Lease) -> bool {
+        let is_anothers = row.reader() == Some(&self.settings.worker)
+            && row.is_read_by_peer()
+            && !row.is_given_to(&self.settings.worker)
+            && row.token.as_ref().is_some_and(|token| !token.starts_with(&self.token));
+        let known = self.watch.rows.get(&row.shard);
+        is_anothers && known.is_some_and(|known| known.token == row.token && known.counter < row.counter)
     }
 
     /// Tells of it once if another worker is to have a lease of ours.

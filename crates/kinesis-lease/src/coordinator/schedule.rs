@@ -1,4 +1,4 @@
-//! When the table is scanned, the shards are listed and this worker is reported.
+//! When the table is scanned, the shards are listed, this worker is reported, and rows are created after a failure.
 
 use std::time::Duration;
 

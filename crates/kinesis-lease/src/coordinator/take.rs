@@ -1,7 +1,7 @@
 //! Taking leases that nobody holds.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kinesis_record::ShardId;
@@ -108,11 +108,14 @@ impl Coordinator {
             || self.watch.is_expired(now, &row.shard, self.settings.failover)
     }
 
-    /// Tells when the shards change that nobody reads for long: this worker may not, and no other does.
+    /// Tells when the shards change that nobody reads for long: this worker may not or cannot, and no other does.
     pub(super) fn note_unread(&mut self, now: Duration) {
         let has_waited = |since: Duration| now >= since + 2 * self.settings.failover;
-        let unread = self.waiting.iter().filter(|(_, since)| has_waited(**since));
-        let unread: Vec<ShardId> = unread.map(|(shard, _)| shard.clone()).collect();
+        let is_listed = |shard: &ShardId| self.list.as_ref().is_some_and(|list| list.get(shard).is_some());
+        let unreadable = self.watch.unreadable().iter().filter(|(shard, _)| is_listed(shard));
+        let unread = self.waiting.iter().chain(unreadable).filter(|(_, since)| has_waited(**since));
+        let unread: BTreeSet<ShardId> = unread.map(|(shard, _)| shard.clone()).collect();
+        let unread: Vec<ShardId> = unread.into_iter().collect();
         if unread != self.unread {
             self.unread = unread.clone();
             self.effects.push_back(Effect::Unread(unread));

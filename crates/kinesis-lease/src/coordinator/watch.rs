@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kinesis_record::{Checkpoint, ShardId};
+use kinesis_record::{Checkpoint, HashRange, Position, ShardId};
 
 use crate::lease::{Lease, NewLease};
 use crate::lineage::{self, Rows, ShardList};
@@ -14,8 +14,10 @@ pub(super) struct Watch {
     pub(super) rows: Rows,
     /// What this process has seen of the rows whose leases it does not hold.
     seen: BTreeMap<ShardId, Seen>,
-    /// Rows that were deleted, as they were.
+    /// Rows that were deleted, or cannot be read any more, as they were.
     deleted: Rows,
+    /// Since when rows cannot be read.
+    unreadable: BTreeMap<ShardId, Duration>,
 }
 
 /// How a row has changed before this process's eyes.
@@ -80,9 +82,11 @@ impl Watch {
     ///
     /// A finished row that was deleted stays so, unless a child that has not begun would wait for it: that is how
     /// finished shards are cleaned up. It may have been finished since it was last seen.
+    ///
+    /// A row that cannot be read is none of them.
     pub(super) fn missing(&mut self, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
         self.deleted.retain(|shard, _| list.get(shard).is_some());
-        if self.deleted.is_empty() {
+        if self.deleted.is_empty() && self.unreadable.is_empty() {
             return lineage::missing_leases(&self.rows, list, initial);
         }
         let mut all = self.deleted.clone();
@@ -93,11 +97,44 @@ impl Watch {
             }
         }
         all.extend(self.deleted.iter().map(|(shard, row)| (shard.clone(), row.clone())));
+        for shard in self.unreadable.keys() {
+            all.entry(shard.clone()).or_insert_with(|| unreadable_row(shard));
+        }
         let never = lineage::missing_leases(&all, list, initial);
         let is_wanted = |row: &&Lease| !row.is_finished() || lineage::is_awaited(&row.shard, &all);
         let deleted = self.deleted.values().filter(is_wanted);
+        let deleted = deleted.filter(|row| !self.unreadable.contains_key(&row.shard));
         let again = deleted.filter_map(|row| Some(row.recreated(list.get(&row.shard)?.hash_range)));
         again.chain(never).collect()
+    }
+
+    /// Takes note of the rows that a scan could not read. Returns those that it could not read before, and now does not
+    /// fail to.
+    pub(super) fn cannot_read(&mut self, now: Duration, shards: Vec<ShardId>) -> Vec<ShardId> {
+        let since = |shard: ShardId| {
+            let since = self.unreadable.get(&shard).copied().unwrap_or(now);
+            (shard, since)
+        };
+        let unreadable = shards.into_iter().map(since).collect();
+        let mut former = std::mem::replace(&mut self.unreadable, unreadable);
+        former.retain(|shard, _| !self.unreadable.contains_key(shard));
+        former.into_keys().collect()
+    }
+
+    /// Takes note of a row that cannot be read any more. What was known of it holds no longer.
+    pub(super) fn lose_sight_of(&mut self, now: Duration, shard: &ShardId) {
+        self.forget(shard);
+        self.unreadable.entry(shard.clone()).or_insert(now);
+    }
+
+    /// Whether the shard has a row, be it one that cannot be read.
+    pub(super) fn has_row(&self, shard: &ShardId) -> bool {
+        self.rows.contains_key(shard) || self.unreadable.contains_key(shard)
+    }
+
+    /// Since when rows cannot be read.
+    pub(super) fn unreadable(&self) -> &BTreeMap<ShardId, Duration> {
+        &self.unreadable
     }
 
     /// Whether the row's counter has stood still before this process's eyes for longer than `failover`.
@@ -129,6 +166,20 @@ impl Watch {
     pub(super) fn is_settled(&self, now: Duration, shard: &ShardId, failover: Duration) -> bool {
         self.seen.get(shard).is_some_and(|seen| seen.reader_since.is_none_or(|since| now >= since + failover))
     }
+}
+
+/// What stands for a row that cannot be read, where lineage is concerned: one that has begun, so that nothing is made for
+/// its sake, and has got beyond `LATEST`, so that no relative skips a record.
+fn unreadable_row(shard: &ShardId) -> Lease {
+    let begun = Checkpoint::At(Position::new(0.into(), 0));
+    let row = NewLease {
+        shard: shard.clone(),
+        checkpoint: begun,
+        parents: Vec::new(),
+        hash_range: HashRange::ALL,
+        latest_since: None,
+    };
+    row.into()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ impl Coordinator {
             Ok(Written::Applied(row)) => self.apply(now, &shard, row.map(|row| *row), Known::Told),
             Ok(Written::Refused(Some(row))) => self.judge(now, *row),
             Ok(Written::Refused(None)) => self.effects.push_back(grip.look_up(&shard)),
+            Err(StoreError::Unreadable(_)) => self.lose_sight_of(now, &shard),
             Err(error) if error.may_have_applied() => {
                 grip.reply_lost();
                 self.effects.push_back(grip.look_up(&shard));
@@ -59,6 +60,7 @@ impl Coordinator {
                 self.lose(shard, Loss::RowDeleted);
                 self.scan.hasten(now);
             }
+            Err(StoreError::Unreadable(_)) => self.lose_sight_of(now, shard),
             Err(_) => grip.look_up_failed(now, self.settings.failover),
         }
     }
@@ -108,12 +110,17 @@ impl Coordinator {
                 }
             }
             LeaseChange::End { .. } => {
-                grip.children.retain(|child| !self.watch.rows.contains_key(&child.shard));
+                grip.children.retain(|child| !self.watch.has_row(&child.shard));
                 if grip.create_at.is_none_or(|create_at| create_at <= now) {
                     grip.create_at = None;
                     for child in &grip.children {
-                        if lineage::may_create(child, shard, &self.watch.rows, self.list.as_ref()?) {
-                            self.effects.extend(self.creation.ask(child));
+                        let has_row = |shard: &ShardId| self.watch.has_row(shard);
+                        if lineage::may_create(child, shard, has_row, self.list.as_ref()?) {
+                            self.effects.extend(self.creation.ask(now, child));
+                            if !self.creation.is_under_way(&child.shard) {
+                                let again_at = self.creation.retry_at().unwrap_or_default();
+                                grip.create_at = Some(again_at.max(now + self.settings.failover / 10));
+                            }
                         } else {
                             self.listing.hasten(now);
                             grip.create_at = Some(now + self.settings.failover / 10);
@@ -251,6 +258,9 @@ impl Coordinator {
         if grip.is_asking() {
             return self.judge_asked(now, row);
         }
+        // Counters are never reset.
+        let is_made_anew = row.reader().is_none() && row.counter < grip.counter;
+        let loss = if is_made_anew { Loss::RowDeleted } else { Loss::Taken { by: row.reader().cloned() } };
         let judgement = if is_taken { Judgement::NotOurs } else { grip.judge(&row, &self.settings.worker) };
         match judgement {
             Judgement::Applied => self.apply(now, &shard, Some(row), Known::Found),
@@ -261,11 +271,18 @@ impl Coordinator {
                 self.advance(now, &shard);
             }
             Judgement::NotOurs => {
-                self.lose(&shard, Loss::Taken { by: row.reader().cloned() });
+                self.lose(&shard, loss);
                 self.watch.see(now, row);
                 self.take_more(now);
             }
         }
+    }
+
+    /// The row cannot be read any more: the lease is nobody's until it can be.
+    fn lose_sight_of(&mut self, now: Duration, shard: &ShardId) {
+        self.lose(shard, Loss::RowUnreadable);
+        self.watch.lose_sight_of(now, shard);
+        self.take_more(now);
     }
 
     pub(super) fn lose(&mut self, shard: &ShardId, loss: Loss) {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{Ending, Event, Input, JournalError};
 use crate::coordinator::{Acquisition, Effect, Settings};
 use crate::lease::{Lease, LeaseWrite};
-use crate::store::Written;
+use crate::store::{Scan, Written};
 
 /// An [`Event`] as it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,8 +24,8 @@ pub(super) enum Happening {
         settings: Settings,
     },
     In(Moment, Input),
-    /// These rows are new or differ.
-    Scanned(Moment, Vec<Row>, Rest),
+    /// These rows are new or differ, and those of these shards cannot be read.
+    Scanned(Moment, Vec<Row>, Rest, Vec<ShardId>),
     /// The list is that of before.
     ListedAgain(Moment),
     /// The outcome of the write that this effect, counted from 1, has asked for.
@@ -91,14 +91,14 @@ impl Memory {
         };
         let moment = Moment::new(at, untaken);
         Ok(match input {
-            Input::Scanned(Ok(rows)) => {
+            Input::Scanned(Ok(Scan { leases: rows, unreadable })) => {
                 let mut changed =
                     rows.iter().map(|row| self.difference(row)).collect::<Result<Vec<_>, _>>()?;
                 let shards = rows.iter().map(|row| row.shard.to_string()).collect();
                 let rest = if self.scanned == shards { Rest::Unchanged } else { Rest::Gone };
                 self.note_scan(shards);
                 changed.retain(|row| rest == Rest::Gone || row.len() > 1);
-                Happening::Scanned(moment, changed, rest)
+                Happening::Scanned(moment, changed, rest, unreadable)
             }
             Input::Listed(Ok(shards)) if self.list.as_ref() == Some(&shards) => {
                 Happening::ListedAgain(moment)
@@ -134,8 +134,9 @@ impl Memory {
                 }
                 moment.tell(input)
             }
-            Happening::Scanned(moment, changed, rest) => {
-                moment.tell(Input::Scanned(Ok(self.scan(changed, rest)?)))
+            Happening::Scanned(moment, changed, rest, unreadable) => {
+                let leases = self.scan(changed, rest)?;
+                moment.tell(Input::Scanned(Ok(Scan { leases, unreadable })))
             }
             Happening::ListedAgain(moment) => {
                 let list = self.list.clone().ok_or_else(|| unknown("a list"))?;

@@ -1,11 +1,12 @@
 //! One attempt to read on, and what a reply or a refusal means for the shard.
 
 use kinesis_lease::lineage::ShardList;
-use kinesis_lease::stream::{ChildShard, RecordsPage, ShardIterator, StartAt, StreamError, StreamErrorKind};
+use kinesis_lease::stream::{ChildShard, RecordsPage, ShardIterator, StreamError, StreamErrorKind};
 use kinesis_record::ShardId;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
+use super::cursor::Misplaced;
 use super::pace::Pace;
 use super::{Fetcher, bytes_of};
 
@@ -28,9 +29,24 @@ impl Fetched {
     }
 }
 
+/// Why an attempt brought nothing.
+#[derive(Debug)]
+pub(super) enum Setback {
+    /// The next attempt may succeed.
+    Passing(StreamError),
+    /// None will.
+    Misplaced(Misplaced),
+}
+
+impl From<StreamError> for Setback {
+    fn from(error: StreamError) -> Self {
+        Self::Passing(error)
+    }
+}
+
 impl Fetcher {
     /// Reads one page. After a failure the next attempt goes on at the same place: nothing is skipped by one.
-    pub(super) async fn attempt(&mut self, limit: u32, pace: &mut Pace) -> Result<Fetched, StreamError> {
+    pub(super) async fn attempt(&mut self, limit: u32, pace: &mut Pace) -> Result<Fetched, Setback> {
         let iterator = match self.cursor.iterator() {
             Some(iterator) => iterator.clone(),
             None => match self.open().await {
@@ -49,13 +65,13 @@ impl Fetcher {
             StreamErrorKind::ExpiredIterator | StreamErrorKind::InvalidArgument => {
                 debug!(shard = %self.shard, "iterator refused, opening another behind the last record fetched");
                 self.cursor.close();
-                Err(error)
+                Err(error.into())
             }
             StreamErrorKind::NotFound => {
                 self.cursor.close();
                 self.if_gone(error).await
             }
-            _ => Err(error),
+            _ => Err(error.into()),
         }
     }
 
@@ -70,14 +86,14 @@ impl Fetcher {
 
     /// A reply without a next iterator is the end if it names children. Otherwise it may be a slip of the service: it
     /// is the end only if the stream shows the shard closed, and an iterator opened anew brings nothing more.
-    async fn read(&mut self, page: RecordsPage) -> Result<Fetched, StreamError> {
+    async fn read(&mut self, page: RecordsPage) -> Result<Fetched, Setback> {
         if page.next.is_some() {
-            return Ok(self.fetched(page, None));
+            return self.fetched(page, None);
         }
         let is_told = !page.children.is_empty();
         if !page.records.is_empty() || is_told && self.cursor.unseen().is_none() {
             let end = is_told.then(|| page.children.clone());
-            return Ok(self.fetched(page, end));
+            return self.fetched(page, end);
         }
         let shards = self.list().await?;
         let Some(shard) = shards.get(&self.shard) else {
@@ -85,63 +101,59 @@ impl Fetcher {
         };
         let children = if is_told { page.children.clone() } else { children_of(&self.shard, &shards) };
         if !is_told && (shard.is_open() || !self.cursor.was_severed()) {
-            self.fetched(page, None);
-            return Err(passing(format!("a reply without an iterator for shard {}", shard.id)));
+            self.fetched(page, None)?;
+            return Err(passing(format!("a reply without an iterator for shard {}", shard.id)).into());
         }
         if children.is_empty() {
-            return Err(self.childless());
+            return Err(self.childless().into());
         }
         if self.cursor.unseen().is_some() && !self.cursor.is_behind_the_last_record_of(shard) {
             self.gap(
                 "the record at the stored position is gone, and the shard ends without another".to_owned(),
             );
         }
-        Ok(self.fetched(page, Some(children)))
+        self.fetched(page, Some(children))
     }
 
-    fn fetched(&mut self, page: RecordsPage, end: Option<Vec<ChildShard>>) -> Fetched {
-        if let Some(gap) = self.cursor.advance(&page) {
+    fn fetched(&mut self, page: RecordsPage, end: Option<Vec<ChildShard>>) -> Result<Fetched, Setback> {
+        if let Some(gap) = self.cursor.advance(&page).map_err(Setback::Misplaced)? {
             self.gap(gap);
         }
-        Fetched { page, end }
+        Ok(Fetched { page, end })
     }
 
     /// GetShardIterator failed.
-    async fn not_opened(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+    async fn not_opened(&mut self, error: StreamError) -> Result<Fetched, Setback> {
         match error.kind {
             StreamErrorKind::NotFound => self.if_gone(error).await,
             StreamErrorKind::InvalidArgument if self.cursor.is_at_a_record() => {
                 self.if_behind_the_end(error).await
             }
-            _ => Err(error),
+            _ => Err(error.into()),
         }
     }
 
-    /// The service does not know the place: either no record can come behind it, or it has expired.
-    async fn if_behind_the_end(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+    /// The service does not know the place: no record can come behind it, or it has expired, or it never was one of this
+    /// stream. Which of the last two the oldest record will show.
+    async fn if_behind_the_end(&mut self, error: StreamError) -> Result<Fetched, Setback> {
         let shards = self.list().await?;
         let listed = shards.get(&self.shard);
-        if listed.is_some_and(|shard| self.cursor.is_behind_the_last_record_of(shard)) {
+        if listed.is_some_and(|shard| self.cursor.is_at_the_end_of(shard)) {
             let children = children_of(&self.shard, &shards);
-            return if children.is_empty() { Err(self.childless()) } else { Ok(Fetched::end(children)) };
+            return if children.is_empty() {
+                Err(self.childless().into())
+            } else {
+                Ok(Fetched::end(children))
+            };
         }
-        let refused = self.cursor.fall_back();
-        if let Some(StartAt::At(place) | StartAt::After(place)) = &refused {
-            self.gap(format!(
-                "position {place} is not known to the stream any more ({error}); reading goes on at the oldest \
-                 record behind it"
-            ));
-        }
-        if let Some(StartAt::After(place)) = refused {
-            self.unpacker.pass(place);
-        }
-        Err(error)
+        self.cursor.refused();
+        Err(error.into())
     }
 
-    async fn if_gone(&mut self, error: StreamError) -> Result<Fetched, StreamError> {
+    async fn if_gone(&mut self, error: StreamError) -> Result<Fetched, Setback> {
         let shards = self.list().await?;
         if shards.get(&self.shard).is_some() {
-            return Err(passing(format!("{error}, yet the stream shows the shard")));
+            return Err(passing(format!("{error}, yet the stream shows the shard")).into());
         }
         Ok(self.gone(&shards))
     }

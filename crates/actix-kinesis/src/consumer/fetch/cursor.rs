@@ -11,6 +11,17 @@ use crate::consumer::clock::Clock;
 /// so that nothing is missed if the clocks of host and service differ by less.
 const LATEST_MARGIN: Duration = Duration::from_secs(60);
 
+/// How often in a row the service must refuse a place before that is believed.
+const REFUSALS: u32 = 4;
+
+/// The service refuses a position that is not older than the oldest record of the shard: it has not expired, and what
+/// has been processed up to it is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misplaced {
+    pub(crate) position: SequenceNumber,
+    pub(crate) oldest: SequenceNumber,
+}
+
 /// The place in a shard: an iterator, or where to open one.
 ///
 /// An instant in the future is waited for, by the host's clock; records that arrive before it are not read. If that
@@ -21,6 +32,10 @@ pub(crate) struct Cursor {
     start: StartAt,
     /// The stored position that reading starts at, until the first record has been seen.
     resumed: Option<SequenceNumber>,
+    /// How often in a row the place was refused.
+    refusals: u32,
+    /// Whether reading goes on at the oldest record, since the stored position was refused.
+    has_fallen_back: bool,
     iterator: Option<ShardIterator>,
     /// Whether the last reply had no iterator to go on with.
     severed: bool,
@@ -44,7 +59,7 @@ impl Cursor {
             Checkpoint::At(Position { sequence, .. }) => StartAt::At(sequence.clone()),
         };
         let resumed = checkpoint.position().map(|position| position.sequence.clone());
-        Self { start, resumed, iterator: None, severed: false, clock }
+        Self { start, resumed, refusals: 0, has_fallen_back: false, iterator: None, severed: false, clock }
     }
 
     pub(super) fn iterator(&self) -> Option<&ShardIterator> {
@@ -68,6 +83,7 @@ impl Cursor {
         if self.start == StartAt::Latest {
             self.start = StartAt::Timestamp(self.clock.now() - LATEST_MARGIN);
         }
+        self.refusals = 0;
         self.iterator = Some(iterator.clone());
         iterator
     }
@@ -78,22 +94,28 @@ impl Cursor {
     }
 
     /// Moves behind a page. Returns what is to be told of a gap between the stored position and the first record.
-    pub(super) fn advance(&mut self, page: &RecordsPage) -> Option<String> {
-        let gap = page.records.first().and_then(|first| {
-            let resumed = self.resumed.take()?;
-            (resumed < first.sequence).then(|| {
-                format!(
-                    "the record at the stored position {resumed} is gone; reading goes on at {}",
-                    first.sequence
-                )
-            })
-        });
+    ///
+    /// # Errors
+    /// The stored position was refused, and does not lie before the first record: the cursor stays where it is.
+    pub(super) fn advance(&mut self, page: &RecordsPage) -> Result<Option<String>, Misplaced> {
+        let mut gap = None;
+        if let (Some(first), Some(resumed)) = (page.records.first(), &self.resumed) {
+            let oldest = &first.sequence;
+            if resumed < oldest {
+                gap = Some(format!(
+                    "the record at the stored position {resumed} is gone; reading goes on at {oldest}"
+                ));
+            } else if self.has_fallen_back {
+                return Err(Misplaced { position: resumed.clone(), oldest: oldest.clone() });
+            }
+            self.resumed = None;
+        }
         if let Some(last) = page.records.last() {
             self.start = StartAt::After(last.sequence.clone());
         }
         self.iterator.clone_from(&page.next);
         self.severed = page.next.is_none();
-        gap
+        Ok(gap)
     }
 
     /// Whether the reply before had no iterator to go on with.
@@ -119,13 +141,22 @@ impl Cursor {
         }
     }
 
-    /// The service does not know the place: from now on the oldest record, which is behind it if the place has
-    /// expired. Returns the place, unless there was none to fall back from.
-    pub(super) fn fall_back(&mut self) -> Option<StartAt> {
-        if !self.is_at_a_record() {
-            return None;
+    /// Whether the place is the very end of a closed shard.
+    pub(super) fn is_at_the_end_of(&self, shard: &Shard) -> bool {
+        match (&self.start, &shard.ending_sequence) {
+            (StartAt::At(place) | StartAt::After(place), Some(end)) => place == end,
+            _ => false,
         }
-        self.resumed = None;
-        Some(std::mem::replace(&mut self.start, StartAt::TrimHorizon))
+    }
+
+    /// The service does not know the place of a record. If it says so again and again, reading goes on at the oldest
+    /// record, provided that this one is behind the place.
+    pub(super) fn refused(&mut self) {
+        self.refusals += 1;
+        if let (REFUSALS.., StartAt::At(place) | StartAt::After(place)) = (self.refusals, &self.start) {
+            self.resumed = Some(place.clone());
+            self.has_fallen_back = true;
+            self.start = StartAt::TrimHorizon;
+        }
     }
 }

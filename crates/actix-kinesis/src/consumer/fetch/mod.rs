@@ -21,10 +21,10 @@ use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
 use super::status::Gauges;
 use super::tracker::PageItem;
-use super::worker::{PageFetched, ShardDrained};
+use super::worker::{PageFetched, PositionRefused, ShardDrained};
 use crate::config::PollingConf;
-use attempt::Fetched;
-pub(crate) use cursor::Cursor;
+use attempt::{Fetched, Setback};
+pub(crate) use cursor::{Cursor, Misplaced};
 use episode::Episode;
 use pace::Pace;
 pub(crate) use page::Unpacker;
@@ -44,6 +44,8 @@ pub(crate) struct Fetcher {
     pub(crate) pages: Recipient<PageFetched>,
     /// Where the shard's end is told, after the last page.
     pub(crate) end: Recipient<ShardDrained>,
+    /// Where it is told that the stored position is none of the stream.
+    pub(crate) misplaced: Recipient<PositionRefused>,
     pub(crate) conf: PollingConf,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) notifier: Notifier,
@@ -61,7 +63,13 @@ impl Fetcher {
                 Err(_) => return,
             };
             let limit = (room / record_cost).clamp(1, u64::from(self.conf.max_records)) as u32;
-            let Fetched { page, end } = self.next(limit, &mut pace).await;
+            let Fetched { page, end } = match self.next(limit, &mut pace).await {
+                Ok(fetched) => fetched,
+                Err(misplaced) => {
+                    let _ = self.misplaced.send(PositionRefused(misplaced)).await;
+                    return;
+                }
+            };
             self.gauges.set_behind(page.behind);
             let is_caught_up = page.behind.is_zero() && page.next.is_some();
             let (records, bytes) = (page.records.len() as u64, bytes_of(&page));
@@ -87,17 +95,18 @@ impl Fetcher {
         }
     }
 
-    /// The next page, or the end: whatever fails meanwhile is tried again until it works.
-    async fn next(&mut self, limit: u32, pace: &mut Pace) -> Fetched {
+    /// The next page, or the end: whatever fails meanwhile is tried again until it works, unless it never will.
+    async fn next(&mut self, limit: u32, pace: &mut Pace) -> Result<Fetched, Misplaced> {
         let mut episode = Episode::new(self.shard.clone(), self.random.fork());
         loop {
             pace.wait().await;
             match self.attempt(limit, pace).await {
                 Ok(fetched) => {
                     episode.end();
-                    return fetched;
+                    return Ok(fetched);
                 }
-                Err(failure) => {
+                Err(Setback::Misplaced(misplaced)) => return Err(misplaced),
+                Err(Setback::Passing(failure)) => {
                     self.gauges.set_last_error(failure.to_string());
                     sleep(episode.failed(&failure)).await;
                 }

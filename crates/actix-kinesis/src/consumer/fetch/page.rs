@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kinesis_lease::stream::{RawRecord, RecordsPage};
 use kinesis_record::aggregation::{Deaggregated, deaggregate};
-use kinesis_record::{HashRange, Position, SequenceNumber, ShardId};
+use kinesis_record::{HashRange, Position, ShardId};
 
 use crate::consumer::event::{ConsumerEvent, Contents, FencingToken};
 use crate::consumer::tracker::PageItem;
@@ -38,12 +38,6 @@ impl Unpacker {
         processed: Option<Position>,
     ) -> Self {
         Self { shard, range, fencing_token, passed: processed }
-    }
-
-    /// Everything up to the record `sequence` has been fetched and must not come again.
-    pub(super) fn pass(&mut self, sequence: SequenceNumber) {
-        let fetched = Position::new(sequence, i64::MAX);
-        self.passed = self.passed.take().max(Some(fetched));
     }
 
     pub(super) fn unpack(&self, page: RecordsPage) -> Unpacked {

@@ -43,6 +43,7 @@ enum Seen {
     Nothing(Position),
     End(Vec<ChildShard>),
     Gap,
+    Misplaced,
     LeftOut(Vec<Position>),
     Broken(Position),
 }
@@ -78,6 +79,14 @@ impl Handler<ShardDrained> for Witness {
 
     fn handle(&mut self, drained: ShardDrained, _: &mut Self::Context) {
         self.saw(Seen::End(drained.children));
+    }
+}
+
+impl Handler<PositionRefused> for Witness {
+    type Result = ();
+
+    fn handle(&mut self, _: PositionRefused, _: &mut Self::Context) {
+        self.saw(Seen::Misplaced);
     }
 }
 
@@ -138,6 +147,7 @@ impl Reading {
             room: told_room,
             pages: witness.clone().recipient(),
             end: witness.clone().recipient(),
+            misplaced: witness.clone().recipient(),
             conf: PollingConf { max_records, idle_time: IDLE },
             gauges: Arc::clone(&gauges),
             notifier: Notifier::new(Some(witness.recipient()), None),

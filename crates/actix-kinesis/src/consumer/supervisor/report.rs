@@ -8,6 +8,7 @@ use kinesis_record::ShardId;
 use tracing::{debug, error, info, warn};
 
 use super::{Supervisor, needs_a_person};
+use crate::consumer::fetch::Misplaced;
 use crate::consumer::notice::ConsumerNotice;
 
 /// How often shards that nobody reads are told of.
@@ -36,8 +37,30 @@ impl Supervisor {
         let names = shards.iter().map(ShardId::as_str).collect::<Vec<_>>().join(", ");
         warn!(
             parent: &self.parts.span, shards = names,
-            "shards that no instance reads: lease.max-leases allows no more, or they were stopped after failures"
+            "shards that no instance reads: lease.max-leases allows no more, they were stopped after failures, or their \
+             rows in the lease table cannot be read"
         );
+    }
+
+    pub(super) fn tell_of_namesake(&self, shard: &ShardId) {
+        let worker_id = self.parts.board.worker_id();
+        error!(
+            parent: &self.parts.span, %worker_id, %shard,
+            "another process runs under the same worker id and renews leases: give each its own worker.id"
+        );
+    }
+
+    /// What is wrong with the position that a shard was to be read from.
+    pub(super) fn explain_misplaced(&self, shard: &ShardId, misplaced: &Misplaced) -> String {
+        let Misplaced { position, oldest } = misplaced;
+        format!(
+            "shard {shard} cannot be read from position {position}, which the lease table {:?} gives: the stream {:?} \
+             refuses it, and it has not expired, as the oldest record is {oldest}. It is ahead of the stream or of \
+             another one, as in a table that was restored or copied. Nothing is read, and nothing skipped: set the \
+             row's checkpoint right (TRIM_HORIZON reads all that is there), then resume the shard or start again",
+            self.parts.conf.table_name(),
+            self.parts.conf.stream_name
+        )
     }
 
     /// The shard's row was one of another stream under the same name.
@@ -64,13 +87,18 @@ impl Supervisor {
     }
 
     pub(super) fn note_scan(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
+        let is_passing = error.is_none_or(passes);
         self.scan_failures = self.note(error, is_passing, self.scan_failures);
     }
 
     pub(super) fn note_write(&mut self, error: Option<&StoreError>) {
-        let is_passing = error.is_none_or(StoreError::is_passing);
+        let is_passing = error.is_none_or(passes);
         self.write_failures = self.note(error, is_passing, self.write_failures);
+    }
+
+    pub(super) fn note_creation(&mut self, error: Option<&StoreError>) {
+        let is_passing = error.is_none_or(passes);
+        self.create_failures = self.note(error, is_passing, self.create_failures);
     }
 
     pub(super) fn note_list(&mut self, error: Option<&StreamError>) {
@@ -94,4 +122,9 @@ impl Supervisor {
         }
         failures.saturating_add(1)
     }
+}
+
+/// Whether calls will succeed again without a person's help. A table that is gone is made again by the next scan.
+fn passes(error: &StoreError) -> bool {
+    error.is_passing() || matches!(error, StoreError::TableMissing(_))
 }

@@ -247,7 +247,8 @@ impl Supervisor {
             shard,
             room,
             pages: worker.clone().recipient(),
-            end: worker.recipient(),
+            end: worker.clone().recipient(),
+            misplaced: worker.recipient(),
             conf,
             gauges,
             notifier,
@@ -444,6 +445,16 @@ impl Handler<WorkerEnded> for Supervisor {
             },
             Outcome::Failed { events, cause } => {
                 self.shard_failed(&shard, Failure { processor, events, cause }, policy, ctx);
+            }
+            Outcome::Misplaced(misplaced) => {
+                let cause = self.explain_misplaced(&shard, &misplaced);
+                let failure = Failure { processor, events: Vec::new(), cause };
+                // Another start would find the same position.
+                let policy = match policy {
+                    FailurePolicy::StopConsumer => FailurePolicy::StopConsumer,
+                    _ => FailurePolicy::StopShard,
+                };
+                self.shard_failed(&shard, failure, policy, ctx);
             }
             Outcome::Died { cause } => {
                 let failure = Failure { processor, events: Vec::new(), cause };

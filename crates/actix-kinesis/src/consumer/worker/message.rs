@@ -7,6 +7,7 @@ use kinesis_record::ShardId;
 use tokio::time::Instant;
 
 use crate::consumer::failure::{FailedEvent, ShutdownReason};
+use crate::consumer::fetch::Misplaced;
 use crate::consumer::processor::EventProcessor;
 use crate::consumer::tracker::PageItem;
 
@@ -23,6 +24,11 @@ pub(crate) struct PageFetched {
 pub(crate) struct ShardDrained {
     pub(crate) children: Vec<ChildShard>,
 }
+
+/// Tells that the shard cannot be read from the stored position on, nor from any other without a person's word.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct PositionRefused(pub(crate) Misplaced);
 
 /// Tells a worker that its lease holds again, after a time in which that was not known and nothing was delivered.
 #[derive(Debug, Message)]
@@ -61,6 +67,8 @@ pub(crate) enum Outcome {
     Drained,
     /// Events could not be processed.
     Failed { events: Vec<FailedEvent>, cause: String },
+    /// The stored position is none of the stream.
+    Misplaced(Misplaced),
     /// The processor that serves all shards has stopped.
     ProcessorGone,
     /// The worker itself panicked, or could not get a processor.

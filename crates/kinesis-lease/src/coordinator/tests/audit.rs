@@ -181,7 +181,7 @@ fn a_row_is_begun_anew_and_deleted_by_one_call_at_a_time() {
     world.coordinator.settings.clean_up_after = Duration::ZERO;
     world.coordinator.scanned(
         world.now,
-        Ok(vec![row("a", &[], Checkpoint::ShardEnd), row("x", &[], Checkpoint::ShardEnd)]),
+        Ok(vec![row("a", &[], Checkpoint::ShardEnd), row("x", &[], Checkpoint::ShardEnd)].into()),
     );
     for _ in 0..6 {
         world.now += FAILOVER;

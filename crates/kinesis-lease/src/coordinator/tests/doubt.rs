@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use super::*;
-use crate::store::Written;
+use crate::store::{Scan, Written};
 use crate::testing::{at, child, open};
 
 const LOST: [Fault; 3] = [Fault::LostRequest, Fault::LostReply, Fault::Late];
@@ -342,7 +342,7 @@ fn what_was_written_is_known_though_the_table_does_not_show_the_row() {
 #[test]
 fn what_waited_for_a_look_at_the_row_goes_on_at_once() {
     let mut world = World::holding_a();
-    world.coordinator.scanned(world.now, Ok(vec![]));
+    world.coordinator.scanned(world.now, Ok(Scan::default()));
     let acquisition = world.acquisition("a");
     let request = world.coordinator.checkpoint(world.now, &"a".into(), acquisition, at(5));
     assert!(world.coordinator.effects.iter().all(|effect| !matches!(effect, Effect::Write(..))));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, LeaseWrite};
-use crate::store::{Reported, StoreError, Written};
+use crate::store::{Reported, Scan, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{Table, open};
 
@@ -53,6 +53,7 @@ pub(super) enum Told {
     Drain(String),
     Unread(Vec<String>),
     Contradicted(String),
+    SharedName(String),
     Retire,
 }
 
@@ -73,6 +74,8 @@ pub(super) struct World {
     pub(super) reported: Reported,
     /// What the next scans show instead of the table.
     pub(super) stale_scans: VecDeque<Vec<Lease>>,
+    /// Rows that are there and cannot be read.
+    pub(super) unreadable: BTreeSet<ShardId>,
     faults: BTreeMap<Call, VecDeque<Fault>>,
     always: BTreeMap<Call, Fault>,
     late: Vec<LeaseWrite>,
@@ -118,6 +121,7 @@ impl World {
             reports: Vec::new(),
             reported: Reported::Unwanted,
             stale_scans: VecDeque::new(),
+            unreadable: BTreeSet::new(),
             faults: BTreeMap::new(),
             always: BTreeMap::new(),
             late: Vec::new(),
@@ -234,8 +238,10 @@ impl World {
         match effect {
             Effect::Scan => {
                 let rows = self.stale_scans.pop_front();
-                let rows = rows.unwrap_or_else(|| self.table.rows.values().cloned().collect());
-                let outcome = error_of(self.fault(Call::Scan)).map_or(Ok(rows), Err);
+                let mut leases = rows.unwrap_or_else(|| self.table.rows.values().cloned().collect());
+                leases.retain(|row| !self.unreadable.contains(&row.shard));
+                let scan = Scan { leases, unreadable: self.unreadable.iter().cloned().collect() };
+                let outcome = error_of(self.fault(Call::Scan)).map_or(Ok(scan), Err);
                 self.coordinator.scanned(self.now, outcome);
             }
             Effect::ListShards => {
@@ -269,7 +275,8 @@ impl World {
             Effect::Contradicted(shard) => self.told.push(Told::Contradicted(shard.to_string())),
             Effect::LookUp(acquisition, shard) => {
                 let row = self.table.rows.get(&shard).cloned();
-                let outcome = error_of(self.fault(Call::LookUp)).map_or(Ok(row), Err);
+                let error = error_of(self.fault(Call::LookUp)).or_else(|| self.unreadable(&shard));
+                let outcome = error.map_or(Ok(row), Err);
                 self.coordinator.looked_up(self.now, acquisition, &shard, outcome);
             }
             Effect::Report { wants_leases } => {
@@ -298,6 +305,7 @@ impl World {
                 assert_eq!(self.held.get(&shard), Some(&acquisition));
                 self.told.push(Told::Drain(shard.to_string()));
             }
+            Effect::SharedName(shard) => self.told.push(Told::SharedName(shard.to_string())),
             Effect::Unread(shards) => {
                 self.told.push(Told::Unread(shards.iter().map(ToString::to_string).collect()));
             }
@@ -308,6 +316,10 @@ impl World {
                 assert!(self.answers.insert(request, answer).is_none(), "answered twice");
             }
         }
+    }
+
+    fn unreadable(&self, shard: &ShardId) -> Option<StoreError> {
+        self.unreadable.contains(shard).then(|| StoreError::Unreadable("no lease".into()))
     }
 
     fn carry_out_write(&mut self, acquisition: Acquisition, write: LeaseWrite) {
@@ -326,7 +338,8 @@ impl World {
         if fault == Some(Fault::Withheld) {
             self.withheld.push((acquisition, write, outcome));
         } else {
-            self.coordinator.written(self.now, acquisition, write, error_of(fault).map_or(Ok(outcome), Err));
+            let error = error_of(fault).or_else(|| self.unreadable(&write.shard));
+            self.coordinator.written(self.now, acquisition, write, error.map_or(Ok(outcome), Err));
         }
     }
 

@@ -9,7 +9,7 @@ use super::harness::{Fault, World, secs};
 use super::*;
 use crate::journal::{Difference, Ending, Entry, Event, JournalError, Replay, Unreadable};
 use crate::lease::{Lease, LeaseWrite, WorkerId};
-use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
+use crate::store::{Created, Deleted, LeaderPulse, Reported, Scan, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{at, child, open, owned, row};
 
@@ -119,7 +119,7 @@ fn runs_whose_entries_are_in_one_log_are_told_apart() {
             coordinator.tick(now);
             while let Some(effect) = coordinator.next_effect() {
                 if effect == Effect::Scan {
-                    coordinator.scanned(now, Ok(vec![row("a", &[], at(1))]));
+                    coordinator.scanned(now, Ok(vec![row("a", &[], at(1))].into()));
                 }
             }
         }
@@ -135,7 +135,7 @@ fn a_replay_finds_where_an_input_was_changed() {
     let scanned = events[..take].iter().rposition(scanned).unwrap();
     let Event::In { input: Input::Scanned(Ok(rows)), .. } = &mut events[scanned] else { unreachable!() };
     // The other worker has renewed its lease.
-    rows.iter_mut().find(|row| row.shard == "b".into()).unwrap().counter += 1;
+    rows.leases.iter_mut().find(|row| row.shard == "b".into()).unwrap().counter += 1;
     let (number, difference) = difference((&run, events));
     assert_eq!(number, take, "{difference}");
     assert!(matches!(difference, Difference::Effect { replayed: None, .. }), "{difference}");
@@ -292,7 +292,7 @@ fn long_run(shards: usize) -> Vec<String> {
                     let message = "\u{fc}ber \"alles\" \\ \n".repeat(shards);
                     coordinator.scanned(now, Err(StoreError::Unknown(message)));
                 }
-                Effect::Scan => coordinator.scanned(now, Ok(rows.clone())),
+                Effect::Scan => coordinator.scanned(now, Ok(rows.clone().into())),
                 // One that is not complete is taken down as well.
                 Effect::ListShards => drop(coordinator.listed(now, Ok(list.clone()))),
                 _ => {}
@@ -356,14 +356,16 @@ fn every_scan_is_read_as_it_was_written() {
                 _ => rows.reverse(),
             }
         }
-        coordinator.scanned(secs(second), Ok(rows.clone()));
+        let unreadable = (0..random.usize(..3)).map(|shard| format!("u{shard}").into()).collect();
+        let scan = Scan { leases: rows.clone(), unreadable };
+        coordinator.scanned(secs(second), Ok(scan.clone()));
         while coordinator.next_effect().is_some() {}
-        scans.push(rows.clone());
+        scans.push(scan);
     }
     drop(coordinator);
     let (_, events) = events(&lines.all());
     let read = events.into_iter().filter_map(|event| match event {
-        Event::In { input: Input::Scanned(Ok(rows)), .. } => Some(rows),
+        Event::In { input: Input::Scanned(Ok(scan)), .. } => Some(scan),
         _ => None,
     });
     assert_eq!(read.collect::<Vec<_>>(), scans);
@@ -412,7 +414,7 @@ fn a_journal_whose_line_is_refused_ends_with_a_word_of_that() {
             coordinator.tick(now);
             while let Some(effect) = coordinator.next_effect() {
                 if effect == Effect::Scan {
-                    coordinator.scanned(now, Ok(many.clone()));
+                    coordinator.scanned(now, Ok(many.clone().into()));
                 }
             }
         }
@@ -467,12 +469,13 @@ fn changes() -> Vec<LeaseChange> {
     ]
 }
 
-fn store_errors() -> [StoreError; 5] {
+fn store_errors() -> [StoreError; 6] {
     let message = || "table \"a\":\n\u{1b}[0m".to_owned();
     [
         StoreError::Throttled(message()),
         StoreError::TableMissing(message()),
         StoreError::OtherStream(message()),
+        StoreError::Unreadable(message()),
         StoreError::Refused(message()),
         StoreError::Unknown(message()),
     ]
@@ -510,7 +513,10 @@ fn every_input_survives_a_journal() {
     let pulse = LeaderPulse { version: "7".into(), valid_for: secs(120) };
     let mut inputs = vec![
         Input::Tick,
-        Input::Scanned(Ok(vec![full_row(), row("b", &[], Checkpoint::ShardEnd)])),
+        Input::Scanned(Ok(Scan {
+            leases: vec![full_row(), row("b", &[], Checkpoint::ShardEnd)],
+            unreadable: vec![shard()],
+        })),
         Input::Scanned(Err(error())),
         Input::Listed(Ok(vec![open("a", &[]), crate::testing::closed("b", &["a"])])),
         Input::Listed(Err(unavailable)),
@@ -562,15 +568,17 @@ fn every_effect_survives_a_journal() {
         lost(Loss::Taken { by: Some("other".into()) }),
         lost(Loss::Expired),
         lost(Loss::RowDeleted),
+        lost(Loss::RowUnreadable),
         Effect::Drain(shard(), acquisition),
         Effect::BeginAnew(write()),
         Effect::Contradicted(shard()),
+        Effect::SharedName(shard()),
         Effect::Unread(Vec::new()),
         Effect::Unread(vec![shard()]),
         Effect::Answer(RequestId(u64::MAX), Ok(())),
         Effect::Answer(RequestId(1), Err(RequestError::NotHeld)),
         Effect::Answer(RequestId(1), Err(RequestError::Backwards)),
-        Effect::Answer(RequestId(1), Err(RequestError::Store(store_errors()[4].clone()))),
+        Effect::Answer(RequestId(1), Err(RequestError::Store(store_errors()[5].clone()))),
     ];
     assert_round_trip(&effects);
     let settings = World::new(Checkpoint::Latest).settings.clone();
@@ -591,7 +599,7 @@ fn what_cannot_be_written_ends_a_journal_that_can_be_replayed_until_then() {
     let before_1970 = std::time::UNIX_EPOCH - secs(1);
     coordinator.scanned(
         secs(1),
-        Ok(vec![Lease { latest_since: Some(before_1970), ..row("a", &[], Checkpoint::Latest) }]),
+        Ok(vec![Lease { latest_since: Some(before_1970), ..row("a", &[], Checkpoint::Latest) }].into()),
     );
     coordinator.tick(secs(2));
     let lines = lines.all();

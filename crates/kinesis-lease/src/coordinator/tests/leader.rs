@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use super::*;
-use crate::store::{LeaderPulse, Reported};
+use crate::store::{LeaderPulse, Reported, Scan};
 use crate::testing::open;
 
 fn pulse(version: &str) -> Reported {
@@ -195,7 +195,7 @@ fn a_report_that_is_under_way_at_a_stop_is_taken_back_when_it_has_ended() {
     for fault in [None, Some(Fault::LostReply)] {
         let mut world = World::new(Checkpoint::TrimHorizon);
         world.coordinator.tick(world.now);
-        world.coordinator.scanned(world.now, Ok(Vec::new()));
+        world.coordinator.scanned(world.now, Ok(Scan::default()));
         world.coordinator.tick(world.now);
         world.coordinator.stop_taking(world.now);
         assert!(!world.coordinator.is_empty_handed());

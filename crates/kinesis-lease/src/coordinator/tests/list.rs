@@ -4,6 +4,7 @@ use kinesis_record::{HashKey, HashRange};
 
 use super::harness::*;
 use super::*;
+use crate::store::Scan;
 use crate::testing::{at, closed, complete_list, open, row};
 
 fn taking(shard: Shard, start: u128, end: u128) -> Shard {
@@ -75,7 +76,7 @@ fn creating_a() -> World {
     world.coordinator.tick(world.now);
     world.inside().effects.clear();
     world.stream = vec![closed("a", &[]), open("b", &["a"])];
-    world.coordinator.scanned(world.now, Ok(vec![]));
+    world.coordinator.scanned(world.now, Ok(Scan::default()));
     world.coordinator.listed(world.now, Ok(world.stream.clone())).unwrap();
     assert_eq!(creations(&world), ["a"]);
     world
@@ -87,8 +88,8 @@ fn another_list_while_a_row_is_being_created_leads_to_no_second_creation_and_non
     world.coordinator.listed(world.now, Ok(world.stream.clone())).unwrap();
     assert_eq!(creations(&world), ["a"]);
     let new = NewLease::new(crate::testing::child("c", &[]), Checkpoint::TrimHorizon);
-    assert!(world.inside().creation.ask(&new).is_some());
-    assert!(world.inside().creation.ask(&new).is_none());
+    assert!(world.inside().creation.ask(Duration::ZERO, &new).is_some());
+    assert!(world.inside().creation.ask(Duration::ZERO, &new).is_none());
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn a_row_that_was_deleted_and_created_anew_is_not_ours() {
     let mut world = World::holding_a();
     world.table.rows.insert("a".into(), crate::testing::row("a", &[], Checkpoint::TrimHorizon));
     world.pass(secs(4));
-    assert_eq!(world.told[..1], lost(Loss::Taken { by: None }));
+    assert_eq!(world.told[..1], lost(Loss::RowDeleted));
 }
 
 #[test]

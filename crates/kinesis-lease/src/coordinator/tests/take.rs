@@ -209,7 +209,7 @@ fn answers_that_come_after_taking_was_stopped_change_nothing() {
     let mut world = World::new(Checkpoint::TrimHorizon);
     world.coordinator.tick(world.now);
     world.coordinator.stop_taking(world.now);
-    world.coordinator.scanned(world.now, Ok(vec![row("a", &[], at(1))]));
+    world.coordinator.scanned(world.now, Ok(vec![row("a", &[], at(1))].into()));
     let _ = world.coordinator.listed(world.now, Ok(vec![open("a", &[])]));
     world.coordinator.created(
         world.now,

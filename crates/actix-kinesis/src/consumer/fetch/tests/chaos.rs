@@ -46,12 +46,13 @@ proptest! {
         list_faults in prop::collection::vec(fault(), 0..4),
         blackout in 0u64..900,
     ) {
+        // As often in a row a refusal would be believed.
+        let is_refusal = |kind: &&Option<StreamErrorKind>| **kind == Some(StreamErrorKind::InvalidArgument);
+        prop_assume!(iterator_faults.iter().filter(is_refusal).count() < 4);
         simulated(async {
             let records = |contents_of: &Contents, first: u128| -> (Vec<_>, Vec<_>) {
                 (first..).zip(contents_of).map(|(sequence, users)| contents(sequence, *users)).unzip()
             };
-            let refusals = iterator_faults.iter().filter(|kind| **kind == Some(StreamErrorKind::InvalidArgument));
-            let refusals = refusals.count();
             let (early, early_positions) = records(&before, 1);
             let (late, late_positions) = records(&after, 1001);
             let positions: Vec<Position> = [early_positions, late_positions].concat().concat();
@@ -83,8 +84,7 @@ proptest! {
             assert!(reading.has_ended());
             assert_eq!(reading.seen().last(), Some(&Seen::End(vec![child()])));
             assert_eq!(reading.events(), expected);
-            // A gap is told only where the service refuses a place.
-            assert!(reading.seen().iter().filter(|seen| **seen == Seen::Gap).count() <= refusals);
+            assert!(!reading.seen().contains(&Seen::Gap));
         });
     }
 }

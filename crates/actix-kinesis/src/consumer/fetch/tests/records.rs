@@ -64,16 +64,6 @@ fn reading_starts_behind_the_stored_user_record() {
             let seen = reading.seen_within(SECOND).await;
             assert_eq!(seen, all[processed..], "{sequence}/{sub_sequence}");
         });
-        // The same when the position is refused and reading starts from the oldest record.
-        simulated(async {
-            let stream = stream();
-            stream.with(|state| {
-                state.iterator_faults = Fault::times(StreamErrorKind::InvalidArgument, 1).into();
-            });
-            let reading = Reading::start(&stream, stored(sequence, sub_sequence));
-            let seen = reading.seen_within(3 * SECOND).await;
-            assert_eq!(seen[1..], all[processed..], "{sequence}/{sub_sequence}");
-        });
     }
 }
 

@@ -1,5 +1,8 @@
 //! The service's limits, pauses and room.
 
+use kinesis_record::HashKey;
+use kinesis_record::aggregation::Aggregate;
+
 use super::stream::record;
 use super::*;
 
@@ -167,17 +170,21 @@ fn small_records_come_as_many_as_may_be_asked_for() {
 }
 
 #[test]
-fn a_page_of_which_nothing_is_new_does_not_make_records_look_small() {
+fn a_page_of_which_nothing_is_delivered_does_not_make_records_look_small() {
     simulated(async {
-        let stream = Stream::new((1..=100).map(|sequence| record(sequence, vec![0; 100 * KIB])));
-        stream.with(|state| state.refuses_unknown_places = true);
-        let start = Start { room: 4 * MIB as u64, ..stored(95, 0).into() };
-        stream.with(|state| state.iterator_faults = Fault::times(StreamErrorKind::InvalidArgument, 1).into());
+        let of_another_shard = |sequence| {
+            let mut aggregate = Aggregate::new();
+            aggregate.push("key", Some(HashKey(99)), vec![0; 100 * KIB].into());
+            record(sequence, aggregate.encode())
+        };
+        let stream = Stream::new((1..=100).map(of_another_shard));
+        let range = Some(HashRange { start: HashKey(0), end: HashKey(9) });
+        let start = Start { room: 4 * MIB as u64, range, ..Checkpoint::TrimHorizon.into() };
         let reading = Reading::start(&stream, start);
         sleep(30 * SECOND).await;
         let limits = stream.limits();
         assert!(limits[1..].iter().all(|limit| *limit <= 40), "{limits:?}");
-        assert_eq!(reading.events().len(), 5);
+        assert_eq!(reading.events(), []);
     });
 }
 

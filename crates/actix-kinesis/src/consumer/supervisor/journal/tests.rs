@@ -73,7 +73,7 @@ fn a_minute(mut coordinator: Coordinator) -> usize {
         coordinator.tick(now);
         while let Some(effect) = coordinator.next_effect() {
             match effect {
-                Effect::Scan => coordinator.scanned(now, Ok(vec![row.clone()])),
+                Effect::Scan => coordinator.scanned(now, Ok(vec![row.clone()].into())),
                 Effect::ListShards => coordinator.listed(now, Ok(vec![shard.clone()])).unwrap(),
                 Effect::Write(acquisition, write) => {
                     let outcome = write.apply_to(Some(&mut row));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::journal::Lines;
 use super::*;
 use crate::lease::{Lease, WorkerId};
-use crate::store::{Created, Deleted, LeaderPulse, Reported, StoreError, Written};
+use crate::store::{Created, Deleted, LeaderPulse, Reported, Scan, StoreError, Written};
 use crate::stream::StreamErrorKind;
 use crate::testing::{Table, complete_list, open};
 use kcl::Kcl;
@@ -76,7 +76,7 @@ enum Event {
 
 #[derive(Debug)]
 enum Reply {
-    Scanned(Result<Vec<Lease>, StoreError>),
+    Scanned(Result<Scan, StoreError>),
     Listed(Result<Vec<Shard>, StreamError>),
     Created(NewLease, Result<Created, StoreError>),
     Written(Acquisition, crate::lease::LeaseWrite, Result<Written, StoreError>),

@@ -26,7 +26,8 @@ impl Fleet {
                 let oldest = self.history.partition_point(|(at, _)| *at + FAILOVER / 2 < self.now);
                 let index = self.history.len().saturating_sub(1 + age).max(oldest.saturating_sub(1));
                 let (_, table) = &self.history[index];
-                Reply::Scanned(error.map_or(Ok(table.rows.values().cloned().collect()), Err))
+                let rows: Vec<Lease> = table.rows.values().cloned().collect();
+                Reply::Scanned(error.map_or(Ok(rows.into()), Err))
             }
             Effect::ListShards => Reply::Listed(match error {
                 None => Ok(self.stream.clone()),
