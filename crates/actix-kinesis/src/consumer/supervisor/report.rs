@@ -46,7 +46,7 @@ impl Supervisor {
         let worker_id = self.parts.board.worker_id();
         error!(
             parent: &self.parts.span, %worker_id, %shard,
-            "another process runs under the same worker id and renews leases: give each its own worker.id"
+            "another process runs under the same worker id and renews leases: give each its own lease.worker-id"
         );
     }
 
