@@ -35,6 +35,8 @@ impl Write for Log {
 
 /// Logs what `filter` asks for of all that this thread does.
 fn logging(filter: &str) -> (Log, tracing::subscriber::DefaultGuard) {
+    // First that of all threads: between the two, spans of other tests would be nobody's and yet count as logged.
+    crate::logs::install();
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
