@@ -16,6 +16,12 @@ pub enum ProducerError {
     /// `start` was called outside of a tokio runtime, so that there is nowhere for the producer's task.
     #[error("a producer can only be started inside a tokio runtime, for instance under #[actix::main]")]
     NoRuntime,
+    /// The settings ask for an outbox, which a producer by itself does not have.
+    #[error(
+        "outbox.path is set, and the producer is started without an outbox: start it with Outbox::open (feature outbox \
+         of the crate), or leave the key out"
+    )]
+    Outbox,
     /// AWS could not be set up.
     #[error(transparent)]
     Aws(Arc<AwsError>),
