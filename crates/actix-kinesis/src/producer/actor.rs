@@ -37,7 +37,7 @@ impl KinesisProducerActor {
 
     fn take(&self, event: ProducerEvent, context: &mut Context<Self>) -> Sending {
         let sending = self.producer.send(event);
-        if *self.producer.admission.throttled().borrow() {
+        if self.producer.admission.is_throttled() {
             let producer = self.producer.clone();
             context.wait(async move { producer.room().await }.into_actor(self));
         }

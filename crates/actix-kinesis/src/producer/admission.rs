@@ -132,6 +132,11 @@ impl Admission {
         self.lock().task.send(command).is_ok()
     }
 
+    /// Whether a limit was reached, and there is not room enough again.
+    pub(crate) fn is_throttled(&self) -> bool {
+        *self.throttled.borrow()
+    }
+
     /// Changes whenever the limit is reached, and when there is room again.
     pub(crate) fn throttled(&self) -> watch::Receiver<bool> {
         self.throttled.subscribe()

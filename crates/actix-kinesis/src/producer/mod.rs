@@ -184,6 +184,10 @@ impl KinesisProducer {
         if let Err(invalid) = event.check(self.conf.max_record_size) {
             return Sending::refused(SendError::new(event, SendReason::Invalid(Arc::new(invalid))));
         }
+        // A sender that is refused over and over costs little.
+        if !may_wait && self.admission.is_throttled() {
+            return Sending::refused(SendError::new(event, SendReason::Full));
+        }
         let (record, outcome) = Record::new(event, Instant::now());
         let (record, reason) = match self.admission.admit(record, may_wait) {
             Admitted::Now => return Sending::accepted(outcome),

@@ -1,0 +1,60 @@
+//! The lines of input and output.
+
+use std::io::{self, Write};
+
+use actix_kinesis::producer::{Outcome, ProducerEvent};
+use serde_json::json;
+
+/// The event of a line `key<TAB>payload[<TAB>explicit hash key]`. The error is for people.
+pub(crate) fn parse(line: &str) -> Result<ProducerEvent, String> {
+    let mut columns = line.split('\t');
+    let (Some(key), Some(payload)) = (columns.next(), columns.next()) else {
+        return Err("there is no tab between key and payload".to_owned());
+    };
+    let event = ProducerEvent::new(key, payload.to_owned());
+    match (columns.next(), columns.next()) {
+        (None, _) => Ok(event),
+        (Some(key), None) => {
+            key.parse().map(|key| event.with_explicit_hash_key(key)).map_err(|error| format!("{error}"))
+        }
+        _ => Err("there are more than three columns".to_owned()),
+    }
+}
+
+pub(crate) fn write(output: &mut impl Write, number: u64, outcome: &Outcome) -> io::Result<()> {
+    let line = match outcome {
+        Ok(result) => json!({
+            "message_id": number,
+            "ok": true,
+            "shard": result.shard.as_str(),
+            "seq": result.sequence.as_str(),
+            "sub": result.sub_sequence,
+            "attempts": result.attempts.len(),
+            "error": null,
+        }),
+        Err(error) => json!({
+            "message_id": number,
+            "ok": false,
+            "shard": null,
+            "seq": null,
+            "sub": null,
+            "attempts": error.attempts.len(),
+            "error": error.to_string(),
+        }),
+    };
+    writeln!(output, "{line}")
+}
+
+/// For a line that is no event.
+pub(crate) fn write_refused(output: &mut impl Write, number: u64, error: &str) -> io::Result<()> {
+    let line = json!({
+        "message_id": number,
+        "ok": false,
+        "shard": null,
+        "seq": null,
+        "sub": null,
+        "attempts": 0,
+        "error": error,
+    });
+    writeln!(output, "{line}")
+}

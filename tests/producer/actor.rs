@@ -1,0 +1,148 @@
+//! The producer as an actor.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::{Actor, Addr, Context, Handler};
+use actix_kinesis::producer::{
+    KinesisProducerActor, ProducerEvent, Send, SendError, SendFailed, SendReason, SendSuccessful,
+    SendWithCallback, StopProducer,
+};
+use kinesis_local::faults::Fault;
+
+use crate::support::*;
+
+/// Notes the answers.
+#[derive(Clone, Default)]
+struct Sender {
+    successes: Arc<Mutex<Vec<SendSuccessful>>>,
+    failures: Arc<Mutex<Vec<SendFailed>>>,
+    unsent: Arc<Mutex<Vec<SendError>>>,
+}
+
+impl Actor for Sender {
+    type Context = Context<Self>;
+}
+
+impl Handler<SendSuccessful> for Sender {
+    type Result = ();
+
+    fn handle(&mut self, message: SendSuccessful, _: &mut Self::Context) {
+        self.successes.lock().unwrap().push(message);
+    }
+}
+
+impl Handler<SendFailed> for Sender {
+    type Result = ();
+
+    fn handle(&mut self, message: SendFailed, _: &mut Self::Context) {
+        self.failures.lock().unwrap().push(message);
+    }
+}
+
+impl Handler<SendError> for Sender {
+    type Result = ();
+
+    fn handle(&mut self, message: SendError, _: &mut Self::Context) {
+        self.unsent.lock().unwrap().push(message);
+    }
+}
+
+#[actix::test]
+async fn answers_come_as_reply_and_to_the_recipient() {
+    let aws = local_aws(1).await;
+    let producer = KinesisProducerActor::new(start(conf(&aws)).await).start();
+    let sender = Sender::default();
+    let address = sender.clone().start();
+    let good = SendWithCallback::with_id(event(0, 1), "first").reply_to(&address);
+    let successful = producer.send(good).await.unwrap().unwrap();
+    assert_eq!((successful.message_id.as_str(), successful.result.sub_sequence), ("first", None));
+    let bad = ProducerEvent::new("", "x");
+    let failed =
+        producer.send(SendWithCallback::new(bad.clone()).reply_to(&address)).await.unwrap().unwrap_err();
+    assert_eq!(failed.event, bad);
+    assert!(matches!(failed.reason, SendReason::Invalid(_)));
+    producer.send(Send::new(bad).failures_to(address.recipient())).await.unwrap();
+    eventually("the recipient is told", || sender.unsent.lock().unwrap().len() == 1).await;
+    assert_eq!(*sender.successes.lock().unwrap(), [successful]);
+    assert_eq!(*sender.failures.lock().unwrap(), [failed]);
+}
+
+#[actix::test]
+async fn at_the_limit_the_actor_takes_no_more_and_keeps_the_order_of_each_sender() {
+    let aws = local_aws(1).await;
+    let mut conf = conf(&aws);
+    conf.max_outstanding_requests = 10;
+    conf.record_max_buffered_time = Duration::ZERO;
+    conf.ordering = actix_kinesis::config::Ordering::PartitionKey;
+    let producer = start(conf).await;
+    let actor: Addr<_> = KinesisProducerActor::new(producer.clone()).start();
+    let mut replies = Vec::new();
+    for index in 0..2_000 {
+        // Each of 20 senders has a key.
+        if index % 2 == 0 {
+            actor.do_send(Send::new(event(index, 20)));
+        } else {
+            replies.push(actor.send(SendWithCallback::new(event(index, 20))));
+        }
+    }
+    let replies = actix::spawn(futures::future::join_all(replies));
+    let mut most = 0;
+    eventually("all is stored", || {
+        let status = producer.status();
+        most = most.max(status.outstanding);
+        assert!(status.waiting <= 1, "only what the actor has in hand waits");
+        status.sent == 2_000
+    })
+    .await;
+    assert!(most <= 10, "{most}");
+    assert!(replies.await.unwrap().into_iter().all(|reply| reply.unwrap().is_ok()));
+    assert_once_each(&aws, 2_000);
+    assert!(by_key(&aws).values().all(|payloads| payloads.is_sorted()));
+}
+
+#[actix::test]
+async fn events_that_nobody_waits_for_are_told_of_in_the_log_without_their_content() {
+    let logs = crate::logs::Logs::of_this_thread();
+    let aws = local_aws(1).await;
+    let producer = KinesisProducerActor::new(start(conf(&aws)).await).start();
+    for _ in 0..5 {
+        let secret = "secret".repeat(200_000);
+        producer.send(Send::new(ProducerEvent::new("private", secret))).await.unwrap();
+    }
+    let told = |parts: &[&str]| logs.with(parts);
+    eventually("all are told of", || !told(&[" WARN ", "more events were not sent", "events=4"]).is_empty())
+        .await;
+    let first = told(&[" WARN ", "an event was not sent"]);
+    assert!(
+        first.len() == 1 && first[0].contains("max-record-size") && first[0].contains("1200000"),
+        "{first:?}"
+    );
+    assert!(told(&["private"]).is_empty() && told(&["secret"]).is_empty());
+}
+
+#[actix::test]
+async fn a_full_mailbox_refuses_clearly() {
+    let aws = local_aws(1).await;
+    let mut conf = conf(&aws);
+    conf.max_outstanding_requests = 1;
+    let producer = start(conf).await;
+    aws.faults().add(Fault::on("PutRecords").hang());
+    let actor = KinesisProducerActor::new(producer).start();
+    actor.send(Send::new(event(0, 1))).await.unwrap();
+    let refused = (1..100).filter(|index| actor.try_send(Send::new(event(*index, 1))).is_err()).count();
+    assert!(refused > 50, "{refused}");
+}
+
+#[actix::test]
+async fn the_end_of_the_actor_loses_nothing_that_it_took() {
+    let aws = local_aws(1).await;
+    let producer = KinesisProducerActor::new(start(conf(&aws)).await).start();
+    for index in 0..100 {
+        producer.do_send(Send::new(event(index, 10)));
+    }
+    let flushed = producer.send(StopProducer { within: Duration::from_secs(60) }).await.unwrap();
+    assert!(flushed.is_clean());
+    assert_once_each(&aws, 100);
+    eventually("the actor has ended", || !producer.connected()).await;
+}

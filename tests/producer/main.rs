@@ -1,0 +1,13 @@
+//! The producer: against a local AWS over the wire, and against a stream in memory under tokio's paused clock.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod actor;
+mod delivery;
+mod faults;
+mod lifecycle;
+#[path = "../support/logs.rs"]
+mod logs;
+mod reshard;
+mod simulated;
+mod support;

@@ -1,0 +1,40 @@
+//! Shards that are split and merged while events are sent.
+
+use actix_kinesis::config::Ordering;
+use actix_kinesis::producer::Sending;
+
+use crate::support::*;
+
+#[actix::test]
+async fn a_reshard_loses_nothing_and_keeps_the_order() {
+    for (ordering, is_aggregated) in
+        [(Ordering::None, true), (Ordering::PartitionKey, true), (Ordering::PartitionKey, false)]
+    {
+        let aws = local_aws(2).await;
+        let mut conf = conf(&aws);
+        conf.ordering = ordering;
+        conf.aggregation.enabled = is_aggregated;
+        conf.record_max_buffered_time = 5 * MS;
+        let producer = start(conf).await;
+        let mut sendings: Vec<Sending> = Vec::new();
+        for round in 0..100 {
+            sendings.extend((0..40).map(|index| producer.send(event(round * 40 + index, 64))));
+            match round {
+                20 => drop(aws.split(STREAM, "shardId-000000000000").unwrap()),
+                40 => drop(aws.split(STREAM, "shardId-000000000001").unwrap()),
+                70 => drop(aws.merge(STREAM, "shardId-000000000002", "shardId-000000000003").unwrap()),
+                _ => {}
+            }
+            tokio::time::sleep(2 * MS).await;
+        }
+        let results = results(sendings).await;
+        assert_told(&aws, &results);
+        assert_once_each(&aws, 4_000);
+        if ordering == Ordering::PartitionKey {
+            assert!(by_key(&aws).values().all(|payloads| payloads.is_sorted()));
+        }
+        let again: usize = results.iter().map(|result| result.attempts.len() - 1).sum();
+        assert!(if is_aggregated { again < 2_000 } else { again == 0 }, "{again} sent again");
+        assert!(aws.calls("ListShards") <= 8, "{} lists", aws.calls("ListShards"));
+    }
+}
