@@ -22,7 +22,7 @@ use actix_kinesis::producer::ProducerEvent;
 use actix_kinesis::producer::outbox::{Outbox, OutboxError};
 use clap::Parser;
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::stream::FuturesOrdered;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
@@ -76,7 +76,7 @@ async fn open(arguments: Arguments) -> Result<Outbox, Box<dyn Error>> {
 /// Hands over all lines. Returns how many were not accepted.
 async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
     let mut lines = read();
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = FuturesOrdered::new();
     let (mut number, mut refused, mut is_open) = (0_u64, 0, true);
     while is_open || !under_way.is_empty() {
         tokio::select! {
@@ -93,7 +93,7 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
                     let (key, payload) = line.split_once('\t').unwrap_or((&line, ""));
                     let accepting = outbox.send(ProducerEvent::new(key, payload.to_owned()));
                     let line = number;
-                    under_way.push(async move { (line, accepting.await.err().map(|it: OutboxError| it.reason)) });
+                    under_way.push_back(async move { (line, accepting.await.err().map(|it: OutboxError| it.reason)) });
                     number += 1;
                 }
             },

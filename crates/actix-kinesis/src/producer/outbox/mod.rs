@@ -28,8 +28,8 @@
 //! - **Order.** The events of a partition key reach their stream in the order in which they were handed over, across
 //!   restarts too: they are read from the disk in this order, and go through a producer with
 //!   `ordering = partition-key`, which has one Kinesis record of a key under way and never gives one up for a later one.
-//!   What is stored twice is so in the same order: after `1 2` may come `1 2 3` again, never `2 1`. A parked event is
-//!   the exception: those behind it go on, and when it is sent after all it goes behind them.
+//!   That is the order in which each is stored for the first time; a copy may come behind later ones: `1 2 1 3`. A
+//!   parked event is the exception: those behind it go on, and when it is sent after all it goes behind them.
 //! - **For ever.** While a stream cannot be reached, throttles, does not exist, or lacks a permission or a key, its
 //!   events wait and are tried again with the pauses of `retry-backoff`; nothing else is held up. `record-ttl`,
 //!   `fail-if-throttled` and `ordering` have no effect on an outbox.
@@ -51,7 +51,9 @@
 //! - **Damaged**: the whole file is checked at each start. One that is cut short, or not what was written, is an error that
 //!   names it. Nothing is repaired by guessing.
 //! - **In use**: a second outbox in the same directory is refused, in the same process or another.
-//! - The file grows to what was once kept, and keeps its size when the events are gone: the room is used again.
+//! - The file grows to what was once kept, and keeps its size when the events are gone: the room is used again. With
+//!   events of 100 to 20,000 bytes it took up to half again as much as is counted of them, and grew no further when it
+//!   was emptied and filled again.
 //!
 //! # The end
 //! [`Outbox::stop`] takes no more events and sends what it can until the deadline. The rest stays on the disk for the
