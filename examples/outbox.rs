@@ -57,7 +57,10 @@ async fn main() -> ExitCode {
     };
     let refused = accept_all(&outbox).await;
     let stopped = outbox.stop(STOP).await;
-    eprintln!("{} sent since the end of stdin, {} left, {} parked", stopped.sent, stopped.left, stopped.parked);
+    eprintln!(
+        "{} sent since the end of stdin, {} left, {} parked",
+        stopped.sent, stopped.left, stopped.parked
+    );
     match refused {
         Ok(0) if stopped.left == 0 && stopped.parked == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -79,6 +79,7 @@ async fn nothing_accepted_is_lost_or_out_of_order_when_the_process_is_killed_at_
             let until = Duration::from_millis(random.u64(..if is_early { 150 } else { 1_500 }));
             tokio::task::block_in_place(|| sender.feed(&mut process, until));
             process.kill(&mut sender);
+            sender.restart();
             println!("kill {kill}: {} accepted so far", sender.accepted().values().sum::<usize>());
         }
         let process = Process::start(&files);
@@ -97,11 +98,29 @@ async fn a_second_process_in_the_same_directory_is_refused() {
     let mut sender = Sender::new(1);
     tokio::task::block_in_place(|| {
         let mut process = Process::start(&files);
-        sender.feed_until_accepted(&mut process, 1);
+        sender.feed_until(&mut process, |_, accepted| accepted > 0);
         let (code, errors) = Process::refused(&files);
         assert_eq!(code, 2, "{errors}");
         assert!(errors.contains("is open in another process"), "{errors}");
         assert_eq!(process.end(&mut sender), 0);
     });
+    assert_complete(&aws, &sender.accepted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_events_and_loses_none_that_was_accepted() {
+    let aws = LocalAws::builder().stream(STREAM, 1).start().await.unwrap();
+    let trouble = aws.faults().add(Fault::on("PutRecords").error("ServiceUnavailable"));
+    let files = Files::new(&aws, true);
+    // Each key once, so that one that is refused leaves no gap.
+    let mut sender = Sender::new(usize::MAX).with_digits(3_000);
+    tokio::task::block_in_place(|| {
+        let mut process = Process::start_on_a_small_disk(&files, 1_000);
+        sender.feed_until(&mut process, |process, accepted| accepted > 0 && process.refusals() > 0);
+        process.kill(&mut sender);
+    });
+    trouble.remove();
+    sender.restart();
+    assert_eq!(tokio::task::block_in_place(|| Process::start(&files).end(&mut sender)), 0);
     assert_complete(&aws, &sender.accepted());
 }

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use kinesis_local::LocalAws;
@@ -48,11 +50,23 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<u64>,
+    refusals: Arc<AtomicUsize>,
 }
 
 impl Process {
     pub(crate) fn start(files: &Files) -> Self {
-        let mut child = command(files).stderr(Stdio::inherit()).spawn().unwrap();
+        Self::of(Command::new(example()), files)
+    }
+
+    /// Starts one that can write no file larger than so many KiB, as on a disk that is full then.
+    pub(crate) fn start_on_a_small_disk(files: &Files, kib: usize) -> Self {
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(example());
+        Self::of(command, files)
+    }
+
+    fn of(command: Command, files: &Files) -> Self {
+        let mut child = with_arguments(command, files).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -64,8 +78,19 @@ impl Process {
                 }
             }
         });
+        let refusals = Arc::new(AtomicUsize::new(0));
+        let (stderr, count) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&refusals));
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if line.contains("could not be kept") {
+                    count.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    eprintln!("{line}");
+                }
+            }
+        });
         let input = child.stdin.take();
-        Self { child, input, lines }
+        Self { child, input, lines, refusals }
     }
 
     /// Writes a line. False if the process takes no more.
@@ -78,12 +103,16 @@ impl Process {
         self.lines.try_iter()
     }
 
+    /// How many lines the disk did not take.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
     /// Ends it as `kill -9` does.
     pub(crate) fn kill(mut self, sender: &mut Sender) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.lines.iter().for_each(|line| sender.accept(line));
-        sender.restart();
     }
 
     /// Lets it send everything, and returns its exit code.
@@ -95,7 +124,8 @@ impl Process {
 
     /// Starts one that is expected to end by itself. Gives its exit code and what it wrote to stderr.
     pub(crate) fn refused(files: &Files) -> (i32, String) {
-        let output = command(files).stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
+        let mut command = with_arguments(Command::new(example()), files);
+        let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     }
 }
@@ -109,11 +139,14 @@ impl Drop for Process {
 }
 
 /// The example, built beside this test.
-fn command(files: &Files) -> Command {
+fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let example: PathBuf = test.parent().unwrap().parent().unwrap().join("examples").join("outbox");
+    let example = test.parent().unwrap().parent().unwrap().join("examples").join("outbox");
     assert!(example.exists(), "{} is missing: `cargo build --examples` makes it", example.display());
-    let mut command = Command::new(example);
+    example
+}
+
+fn with_arguments(mut command: Command, files: &Files) -> Command {
     command
         .args(["--producer", "orders", "--config"])
         .arg(files.0.path().join("application.conf"))

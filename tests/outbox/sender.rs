@@ -11,6 +11,8 @@ const UNDER_WAY: usize = 400;
 /// Sends the numbers of each key in order.
 pub(crate) struct Sender {
     keys: usize,
+    /// The digits of a payload.
+    digits: usize,
     /// The next number of each key.
     next: BTreeMap<String, usize>,
     accepted: BTreeMap<String, usize>,
@@ -22,7 +24,12 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(keys: usize) -> Self {
         let (next, accepted, under_way) = Default::default();
-        Self { keys, next, accepted, under_way, lines: 0 }
+        Self { keys, digits: 1, next, accepted, under_way, lines: 0 }
+    }
+
+    /// With payloads of so many bytes.
+    pub(crate) fn with_digits(self, digits: usize) -> Self {
+        Self { digits, ..self }
     }
 
     /// How many numbers of each key were accepted.
@@ -36,9 +43,9 @@ impl Sender {
         while begin.elapsed() < time && self.step(process) {}
     }
 
-    /// Hands lines over until so many are accepted.
-    pub(crate) fn feed_until_accepted(&mut self, process: &mut Process, lines: usize) {
-        while self.accepted.values().sum::<usize>() < lines && self.step(process) {}
+    /// Hands lines over until it is so, by the process and the number of lines accepted.
+    pub(crate) fn feed_until(&mut self, process: &mut Process, is_so: impl Fn(&Process, usize) -> bool) {
+        while !is_so(process, self.accepted.values().sum()) && self.step(process) {}
     }
 
     pub(crate) fn accept(&mut self, line: u64) {
@@ -64,7 +71,7 @@ impl Sender {
         }
         let key = format!("key-{}", fastrand::usize(..self.keys));
         let number = self.next.entry(key.clone()).or_insert(0);
-        let line = format!("{key}\t{number}");
+        let line = format!("{key}\t{number:0>width$}", width = self.digits);
         if !process.write(&line) {
             return false;
         }

@@ -38,3 +38,19 @@ impl From<AwsError> for ProducerError {
         Self::Aws(Arc::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ProducerConf;
+    use crate::producer::KinesisProducer;
+
+    #[tokio::test]
+    async fn a_producer_by_itself_refuses_the_settings_of_an_outbox() {
+        let mut conf = ProducerConf::new("orders");
+        conf.outbox.path = Some("outbox".to_owned());
+        let refused = KinesisProducer::start(conf).await.unwrap_err();
+        assert!(matches!(refused, ProducerError::Outbox), "{refused}");
+        assert!(refused.to_string().contains("feature outbox"), "{refused}");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 
-use super::world::{Hook, World, builder, conf, event, hooked, open, until_sent};
+use super::world::{Hook, World, builder, conf, event, hooked, open, send_all, until_sent};
 use crate::producer::outbox::{Outbox, OutboxOpenError, OutboxReason, StoreError};
 use crate::producer::{KinesisProducer, ProducerError};
 
@@ -38,9 +38,7 @@ async fn what_was_accepted_is_sent_by_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let world = World::unreachable();
     let outbox = open(&directory, &world).await;
-    for number in 0..20 {
-        outbox.send(event(["a", "b"][number % 2], number)).await.unwrap();
-    }
+    send_all(&outbox, (0..20).map(|number| event(["a", "b"][number % 2], number))).await;
     let stopped = outbox.stop(Duration::ZERO).await;
     assert_eq!((stopped.sent, stopped.left, stopped.parked), (0, 20, 0));
     world.answers(|_, _| super::world::Reply::Stored);

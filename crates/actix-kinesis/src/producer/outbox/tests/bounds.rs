@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::world::{Reply, SECOND, World, conf, event, until, until_sent};
+use super::world::{Reply, SECOND, World, conf, event, send_all, until, until_sent};
 use crate::producer::MessageId;
 use crate::producer::outbox::{Outbox, OutboxReason};
 
@@ -13,9 +13,7 @@ async fn beyond_its_events_an_outbox_refuses_until_some_are_sent() {
     let mut conf = conf(&directory);
     conf.outbox.max_events = 10;
     let outbox = Outbox::builder(conf.clone()).api(Arc::clone(&world) as _).open().await.unwrap();
-    for number in 0..10 {
-        outbox.send(event("key", number)).await.unwrap();
-    }
+    send_all(&outbox, (0..10).map(|number| event("key", number))).await;
     let error = outbox.send(event("key", 10)).await.unwrap_err();
     assert_eq!((error.reason, error.event), (OutboxReason::Full, event("key", 10)));
     let begin = tokio::time::Instant::now();

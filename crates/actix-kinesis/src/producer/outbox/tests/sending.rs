@@ -6,7 +6,7 @@ use actix::prelude::*;
 use kinesis_lease::StreamErrorKind;
 use tokio::sync::mpsc;
 
-use super::world::{DAY, Reply, SECOND, World, builder, event, open, until, until_sent};
+use super::world::{DAY, Reply, SECOND, World, builder, event, open, send_all, until, until_sent};
 use crate::producer::outbox::{OutboxActor, OutboxOutcome, OutboxReason, SendDurably, StopOutbox};
 
 #[tokio::test(start_paused = true)]
@@ -43,16 +43,14 @@ async fn a_stream_in_trouble_holds_up_no_other() {
     conf.max_outstanding_requests = 64;
     let api = std::sync::Arc::clone(&world);
     let outbox = crate::producer::outbox::Outbox::builder(conf).api(api).open().await.unwrap();
-    for number in 0..60 {
-        for gone in ["gone-1", "gone-2"] {
-            outbox.send(event(&format!("key-{number}"), number).with_stream(gone)).await.unwrap();
-        }
+    for gone in ["gone-1", "gone-2"] {
+        send_all(&outbox, (0..60).map(|it| event(&format!("key-{it}"), it).with_stream(gone))).await;
     }
     tokio::time::sleep(SECOND).await;
-    for number in 0..200 {
-        outbox.send(event(&format!("key-{number}"), number)).await.unwrap();
+    for from in [0, 60, 120] {
+        send_all(&outbox, (from..from + 60).map(|it| event(&format!("key-{it}"), it))).await;
     }
-    until(|| outbox.status().sent == 200).await;
+    until(|| outbox.status().sent == 180).await;
     assert_eq!(outbox.status().waiting, 120);
 }
 
@@ -64,9 +62,7 @@ async fn a_stop_sends_what_it_can_and_leaves_the_rest_on_the_disk() {
         _ => Reply::Fails(StreamErrorKind::Unavailable),
     });
     let outbox = open(&directory, &world).await;
-    for number in 0..10 {
-        outbox.send(event("key", number)).await.unwrap();
-    }
+    send_all(&outbox, (0..10).map(|number| event("key", number))).await;
     outbox.send(event("key", 10).with_stream("gone")).await.unwrap();
     let begin = tokio::time::Instant::now();
     let stopping = tokio::spawn({

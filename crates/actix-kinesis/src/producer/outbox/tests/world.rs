@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use kinesis_lease::put::{PutPlace, PutRecord, PutRefusal, PutReply};
 use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
 use kinesis_record::{Shard, ShardId};
@@ -191,6 +191,12 @@ pub(super) fn event(key: &str, payload: impl ToString) -> ProducerEvent {
     ProducerEvent::new(key, payload.to_string())
 }
 
+/// Hands events over at once, all of which must be accepted.
+pub(super) async fn send_all(outbox: &Outbox, events: impl IntoIterator<Item = ProducerEvent>) {
+    let accepting: Vec<_> = events.into_iter().map(|event| outbox.send(event)).collect();
+    assert!(join_all(accepting).await.iter().all(Result::is_ok));
+}
+
 /// Waits until it is so.
 pub(super) async fn until(is_so: impl Fn() -> bool) {
     let wait = async {
@@ -198,7 +204,7 @@ pub(super) async fn until(is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(30 * DAY, wait).await.expect("it never came to be");
+    tokio::time::timeout(DAY / 24, wait).await.expect("it never came to be");
 }
 
 /// Waits until nothing waits.
