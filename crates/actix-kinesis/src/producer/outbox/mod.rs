@@ -109,6 +109,9 @@ pub use store::{Change, Entry, Kept, OutboxStore, StoreError};
 /// As long as a `record-ttl` can be: nothing expires in an outbox.
 const FOR_EVER: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 
+/// Opens a store, on a thread for blocking work.
+type Source = Box<dyn FnOnce() -> Result<Box<dyn OutboxStore>, StoreError> + Send>;
+
 /// Keeps events on the disk until they are sent; see the [module](self). Cloning gives another handle of the same outbox.
 #[derive(Debug, Clone)]
 pub struct Outbox {
@@ -314,20 +317,22 @@ impl OutboxBuilder {
         let runtime = Handle::try_current().map_err(|_| ProducerError::NoRuntime)?;
         let random = producer.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         let path = producer.conf.outbox.path.take().map(PathBuf::from);
-        let opened = runtime.spawn_blocking(move || -> Result<_, OutboxOpenError> {
-            let mut store = match store {
-                Some(store) => store,
-                None => Box::new(FileStore::open(&path.ok_or(OutboxOpenError::NoPath)?)?),
-            };
-            let entries = store.entries()?;
-            Ok((store, entries))
-        });
-        let opened = opened.await.map_err(|error| OutboxOpenError::Panicked(error.to_string()))?;
-        let (store, entries) = opened?;
+        let from: Source = match (store, path) {
+            (Some(store), _) => Box::new(|| Ok(store)),
+            (None, Some(path)) => Box::new(move || Ok(Box::new(FileStore::open(&path)?))),
+            (None, None) => return Err(OutboxOpenError::NoPath),
+        };
         producer.conf.ordering = Ordering::PartitionKey;
         producer.conf.record_ttl = FOR_EVER;
         producer.conf.fail_if_throttled = false;
         let producer = producer.start().await?;
+        let opened = runtime.spawn_blocking(move || {
+            let mut store = from()?;
+            let entries = store.entries()?;
+            Ok::<_, StoreError>((store, entries))
+        });
+        let opened = opened.await.map_err(|error| OutboxOpenError::Panicked(error.to_string()))?;
+        let (store, entries) = opened?;
 
         let conf = Arc::clone(&producer.conf);
         let under_way = Load { events: conf.max_outstanding_requests, bytes: conf.max_outstanding_bytes };

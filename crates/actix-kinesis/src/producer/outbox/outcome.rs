@@ -36,7 +36,7 @@ pub enum OutboxOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parked {
-    /// What [`Outbox::retry`](super::Outbox::retry) and [`Outbox::take_out`](super::Outbox::take_out) know it by.
+    /// What [`Outbox::retry`](super::Outbox::retry) and [`Outbox::discard`](super::Outbox::discard) know it by.
     pub number: u64,
     /// What the application knows it by.
     pub message_id: MessageId,

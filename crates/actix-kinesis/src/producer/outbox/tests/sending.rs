@@ -1,5 +1,6 @@
 //! What happens to events that are accepted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -7,7 +8,7 @@ use kinesis_lease::StreamErrorKind;
 use tokio::sync::mpsc;
 
 use super::world::{DAY, Reply, SECOND, World, builder, event, open, send_all, until, until_sent};
-use crate::producer::outbox::{OutboxActor, OutboxOutcome, OutboxReason, SendDurably, StopOutbox};
+use crate::producer::outbox::{Outbox, OutboxActor, OutboxOutcome, OutboxReason, SendDurably, StopOutbox};
 
 #[tokio::test(start_paused = true)]
 async fn events_wait_for_as_long_as_their_stream_is_in_trouble() {
@@ -41,8 +42,8 @@ async fn a_stream_in_trouble_holds_up_no_other() {
     });
     let mut conf = super::world::conf(&directory);
     conf.max_outstanding_requests = 64;
-    let api = std::sync::Arc::clone(&world);
-    let outbox = crate::producer::outbox::Outbox::builder(conf).api(api).open().await.unwrap();
+    let api = Arc::clone(&world);
+    let outbox = Outbox::builder(conf).api(api).open().await.unwrap();
     for gone in ["gone-1", "gone-2"] {
         send_all(&outbox, (0..60).map(|it| event(&format!("key-{it}"), it).with_stream(gone))).await;
     }
@@ -52,6 +53,23 @@ async fn a_stream_in_trouble_holds_up_no_other() {
     }
     until(|| outbox.status().sent == 180).await;
     assert_eq!(outbox.status().waiting, 120);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_trouble_holds_up_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::new(|_, _| Reply::Refuses("stuck"));
+    let mut conf = super::world::conf(&directory);
+    conf.max_outstanding_requests = 64;
+    let api = Arc::clone(&world);
+    let outbox = Outbox::builder(conf).api(api).open().await.unwrap();
+    send_all(&outbox, (0..60).map(|number| event("stuck", number))).await;
+    tokio::time::sleep(SECOND).await;
+    send_all(&outbox, (0..60).map(|number| event(&format!("key-{number}"), number))).await;
+    until(|| outbox.status().sent == 60).await;
+    world.answers(|_, _| Reply::Stored);
+    until_sent(&outbox).await;
+    assert_eq!(world.payloads("stuck"), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]

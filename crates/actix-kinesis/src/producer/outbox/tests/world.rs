@@ -32,6 +32,8 @@ pub(super) enum Reply {
     Fails(StreamErrorKind),
     /// Every other record is refused for a moment.
     Half,
+    /// The records of a key are refused.
+    Refuses(&'static str),
 }
 
 type Script = Box<dyn FnMut(&str, &[PutRecord]) -> Reply + Send>;
@@ -85,7 +87,12 @@ impl World {
         }
         let mut stored = self.stored.lock().unwrap();
         let store = |(index, record): (usize, &PutRecord)| {
-            if reply == Reply::Half && index.is_multiple_of(2) {
+            let is_refused = match reply {
+                Reply::Half => index.is_multiple_of(2),
+                Reply::Refuses(key) => *record.partition_key == *key,
+                _ => false,
+            };
+            if is_refused {
                 let message = "not now".to_owned();
                 return Err(PutRefusal { code: "InternalFailure".to_owned(), message });
             }
