@@ -147,7 +147,7 @@ fn the_end_of_the_runtime_gives_every_event_back() {
     assert_eq!(error.reason, SendReason::Died);
 }
 
-#[actix::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_panics_costs_an_attempt() {
     let mut conf = ProducerConf::new(STREAM);
     conf.record_ttl = 3 * SECOND;

@@ -8,6 +8,7 @@ mod faults;
 mod lifecycle;
 #[path = "../support/logs.rs"]
 mod logs;
+mod put;
 mod reshard;
 mod simulated;
 mod support;

@@ -2,7 +2,7 @@
 //!
 //! The rules live in the [`Coordinator`], a state machine without I/O, clock or threads: it is told the time, the
 //! rows of the lease table, the shards of the stream and the results of writes, and says what to do next. The outside
-//! world is two traits, [`LeaseStore`] and [`StreamApi`].
+//! world is two traits, [`LeaseStore`] and [`StreamApi`]; that of a producer stands beside them, [`PutApi`].
 //!
 //! | module | holds |
 //! |---|---|

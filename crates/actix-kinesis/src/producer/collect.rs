@@ -66,8 +66,10 @@ impl Pipeline {
         }
         let unrouted = (!self.map.is_awaited()).then_some(&self.unrouted);
         let ready = self.lanes.iter().chain(unrouted).filter_map(|lane| lane.wake_at()).min();
-        let ready = ready.or_else(|| self.parts.front().and(self.pause.ends()));
-        ready.map(|at| self.pause.ends().map_or(at, |until| at.max(until)))
+        let ready = ready.map(|at| self.pause.ends().map_or(at, |until| at.max(until)));
+        // Parts wait for the end of a pause alone.
+        let parts = self.parts.front().and(self.pause.ends());
+        ready.into_iter().chain(parts).min()
     }
 
     fn may_call(&self) -> bool {

@@ -18,7 +18,8 @@ pub struct ProducerEvent {
     pub partition_key: Arc<str>,
     /// The hash key that decides the shard in place of the partition key's.
     pub explicit_hash_key: Option<HashKey>,
-    /// The payload. It may be empty, and is limited together with the partition key by `max-record-size`.
+    /// The payload. It may be empty, and is limited together with the partition key by `max-record-size`. One that is an
+    /// aggregate of the KPL by itself is taken apart by readers if it is stored alone: the format has no escape.
     pub payload: Bytes,
 }
 

@@ -134,7 +134,10 @@ fn with_fail_if_throttled_a_throttled_event_comes_back_at_once() {
 
 #[test]
 fn a_call_that_fails_is_repeated_after_growing_pauses_one_at_a_time() {
-    let mut bench = Bench::new(single(), 1);
+    let mut conf = single();
+    // So that there is more than one call to make.
+    conf.collection.max_count = 5;
+    let mut bench = Bench::new(conf, 1);
     let mut calls = Vec::new();
     for key in 0..200 {
         bench.send(&format!("key-{key}"));

@@ -1,0 +1,89 @@
+//! The example `put`, as a process.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use kinesis_local::LocalAws;
+use serde_json::Value;
+
+use crate::support::{STREAM, local_aws, stored};
+
+/// Runs `put` with these lines on stdin and these settings of the producer.
+async fn put(aws: &LocalAws, lines: String, settings: &str) -> (Output, Vec<Value>) {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("application.conf");
+    let (kinesis, dynamodb) = (aws.kinesis_url(), aws.dynamodb_url());
+    let text = format!(
+        r#"kinesis {{
+             application-name = put
+             aws {{ region = us-east-1, kinesis-endpoint = "{kinesis}", dynamodb-endpoint = "{dynamodb}" }}
+             orders {{ stream-name = {STREAM}, {settings} }}
+           }}"#
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = Command::new(binary());
+    command.arg("--config").arg(&config).args(["--producer", "orders"]);
+    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        // It may end before it has read everything, if its settings are wrong.
+        let _ = writer.join().unwrap();
+        output
+    });
+    let output = run.await.unwrap();
+    let lines = String::from_utf8(output.stdout.clone()).unwrap();
+    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.sort_by_key(|line| line["message_id"].as_u64());
+    (output, lines)
+}
+
+/// Where cargo builds the examples: beside the folder of the tests.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let put = test.parent().unwrap().parent().unwrap().join("examples").join("put");
+    assert!(put.exists(), "{} is missing: `cargo build --examples` makes it", put.display());
+    put
+}
+
+#[actix::test]
+async fn each_line_has_one_outcome_and_tells_where_its_event_is() {
+    let aws = local_aws(2).await;
+    let lines = (0..1_000).map(|number| format!("key-{}\t{number}\n", number % 50)).collect();
+    let (output, lines) = put(&aws, lines, "ordering = partition-key").await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1000 read, 1000 sent, 0 failed"));
+    let stored = stored(&aws, STREAM);
+    assert_eq!((stored.len(), lines.len()), (1_000, 1_000));
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(
+            (&line["message_id"], &line["ok"], &line["attempts"]),
+            (&number.into(), &true.into(), &1.into())
+        );
+        let found = stored.iter().find(|it| it.payload == number.to_string()).unwrap();
+        assert_eq!(line["shard"], found.shard.as_str());
+        assert_eq!(line["seq"], found.sequence);
+        assert_eq!(line["sub"], found.sub_sequence.map_or(Value::Null, Value::from));
+    }
+}
+
+#[actix::test]
+async fn a_line_that_cannot_be_sent_is_told_and_the_exit_code_says_so() {
+    let aws = local_aws(2).await;
+    let lines = "no tab\na\tx\t-1\na\t\t0\n\tx\na\tx\t0\ty\n".to_owned();
+    let (output, lines) = put(&aws, lines, "").await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let ok: Vec<_> = lines.iter().map(|line| line["ok"].as_bool().unwrap()).collect();
+    assert_eq!(ok, [false, false, true, false, false]);
+    for (line, cause) in [(0, "no tab"), (1, "no hash key"), (3, "0 characters"), (4, "three columns")] {
+        assert!(lines[line]["error"].as_str().unwrap().contains(cause), "{}", lines[line]);
+    }
+    assert_eq!(stored(&aws, STREAM).len(), 1);
+    let (output, _) = put(&aws, String::new(), "rate-limit = 0").await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("kinesis.orders.rate-limit"));
+}
