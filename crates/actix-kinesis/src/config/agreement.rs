@@ -136,7 +136,7 @@ fn every_key_of_the_reference_has_a_comment_right_above() {
         keys += 1;
         assert!(above.starts_with('#') && above.len() > 2, "no comment above: {line}");
     }
-    let (sections, sections_of_producers, aws) = (10, 5, 10);
+    let (sections, sections_of_producers, aws) = (10, 6, 10);
     let written = reference(CONSUMER).0.len() - 1 + reference(PRODUCER).0.len() - 1 - aws;
     assert_eq!(keys, written + sections + sections_of_producers - 1);
 }
