@@ -39,7 +39,7 @@
 //! - **Bounds.** `outbox.max-events` and `outbox.max-bytes` bound what is kept, parked events included. Beyond them, and
 //!   when more than `max-outstanding-requests` or `max-outstanding-bytes` wait for the disk, events are refused as
 //!   [`OutboxReason::Full`], or wait with [`Outbox::send_timeout`]. In memory are the events that are on their way to
-//!   the disk or to the service, and some 30 bytes for each that waits and some 150 for each of its partition keys.
+//!   the disk or to the service, and of each that waits its number, size and time, by partition key.
 //! - **Refused is refused.** An invalid event, or one that the disk does not take, comes back whole with its
 //!   [`OutboxError`] and is not sent, unless the process ends before the disk is usable again: whether the disk had it
 //!   cannot be told then.
@@ -52,7 +52,7 @@
 //!   names it. Nothing is repaired by guessing.
 //! - **In use**: a second outbox in the same directory is refused, in the same process or another.
 //! - The file grows to what was once kept, and keeps its size when the events are gone: the room is used again. With
-//!   events of 100 to 20,000 bytes it took up to half again as much as is counted of them, and grew no further when it
+//!   events of 100 to 20,000 bytes it took some half again as much as is counted of them, and grew no further when it
 //!   was emptied and filled again.
 //!
 //! # The end
