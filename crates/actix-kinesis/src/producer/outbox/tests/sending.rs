@@ -135,10 +135,15 @@ async fn the_actor_answers_acceptance_and_the_recipient_is_told_the_outcome_acro
             let stopped = actor.send(StopOutbox { within: Duration::ZERO }).await.unwrap();
             assert_eq!(stopped.left, 1);
             world.answers(|_, _| Reply::Stored);
-            let _outbox = builder(&directory, &world).outcomes(told()).open().await.unwrap();
+            let outbox = builder(&directory, &world).outcomes(told()).open().await.unwrap();
             let outcome = outcomes.recv().await.unwrap();
             let OutboxOutcome::Sent { message_id, result } = outcome else { panic!("{outcome:?}") };
             assert_eq!((message_id.as_str(), result.shard.to_string().as_str()), ("first", "shardId-0"));
+            world.answers(|_, _| Reply::Fails(StreamErrorKind::InvalidArgument));
+            outbox.send_with_id(event("key", 2), "second".into()).await.unwrap();
+            let outcome = outcomes.recv().await.unwrap();
+            let OutboxOutcome::Parked(parked) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((parked.message_id.as_str(), parked.event), ("second", event("key", 2)));
         })
         .await;
 }
