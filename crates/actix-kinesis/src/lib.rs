@@ -56,6 +56,7 @@
 //! # Features
 //! - `sso`: credentials of AWS IAM Identity Center
 //! - `credentials-process`: credentials of a program that a profile names
+//! - `outbox`: sends that survive a crash, in `producer::outbox`
 
 mod aws;
 mod backoff;

@@ -6,7 +6,7 @@ use config::{Source, ValueKind};
 
 use super::consumer::{BackoffConf, CheckpointerConf, ConsumerConf, LeaseConf, PollingConf, WorkerConf};
 use super::leaves::Leaves;
-use super::producer::{AggregationConf, CollectionConf, ProducerConf};
+use super::producer::{AggregationConf, CollectionConf, OutboxConf, ProducerConf};
 use super::source::{Hocon, REFERENCE};
 use super::{AwsConf, reactive, reader};
 
@@ -118,9 +118,10 @@ fn every_field_has_a_key() {
         retry_backoff: BackoffConf { min: _, max: _ },
         aggregation: AggregationConf { enabled: _, max_count: _, max_size: _ },
         collection: CollectionConf { max_count: _, max_size: _ },
+        outbox: OutboxConf { path: _, max_bytes: _, max_events: _ },
     } = ProducerConf::new("stream-name");
-    let (own, backoff, aggregation, collection) = (11, 2, 3, 2);
-    assert_eq!(reader::producer_keys().len(), own + aws + backoff + aggregation + collection);
+    let (own, backoff, aggregation, collection, outbox) = (11, 2, 3, 2, 3);
+    assert_eq!(reader::producer_keys().len(), own + aws + backoff + aggregation + collection + outbox);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn every_key_of_the_reference_has_a_comment_right_above() {
         keys += 1;
         assert!(above.starts_with('#') && above.len() > 2, "no comment above: {line}");
     }
-    let (sections, sections_of_producers, aws) = (10, 5, 10);
+    let (sections, sections_of_producers, aws) = (10, 6, 10);
     let written = reference(CONSUMER).0.len() - 1 + reference(PRODUCER).0.len() - 1 - aws;
     assert_eq!(keys, written + sections + sections_of_producers - 1);
 }

@@ -77,6 +77,9 @@ pub(super) fn producer(conf: &mut ProducerConf, visit: &mut impl Visit) {
     visit.required("aggregation.max-size", &mut aggregation.max_size, Bytes(64..=10 * MIB));
     visit.required("collection.max-count", &mut conf.collection.max_count, Whole(1..=500));
     visit.required("collection.max-size", &mut conf.collection.max_size, Bytes(52_224..=10 * MIB));
+    visit.optional("outbox.path", &mut conf.outbox.path, Text);
+    visit.required("outbox.max-bytes", &mut conf.outbox.max_bytes, Bytes(MIB..=TIB));
+    visit.required("outbox.max-events", &mut conf.outbox.max_events, Whole(1..=100_000_000));
 }
 
 fn aws(conf: &mut AwsConf, visit: &mut impl Visit) {

@@ -85,4 +85,4 @@ pub use consumer::{
 pub use error::ConfigError;
 pub use kinesis::KinesisConfig;
 pub use loader::ConfigLoader;
-pub use producer::{AggregationConf, CollectionConf, Ordering, ProducerConf};
+pub use producer::{AggregationConf, CollectionConf, Ordering, OutboxConf, ProducerConf};

@@ -66,6 +66,8 @@ pub struct ProducerConf {
     pub aggregation: AggregationConf,
     /// `collection`: packing Kinesis records into one call.
     pub collection: CollectionConf,
+    /// `outbox`: keeping events on the disk until they are sent.
+    pub outbox: OutboxConf,
 }
 
 /// What stays in order.
@@ -103,6 +105,26 @@ pub struct CollectionConf {
     pub max_size: u64,
 }
 
+/// Keeping events on the disk until they are sent: the section `outbox`. With a path, the producer has to be started as
+/// an `Outbox`, which the feature `outbox` brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutboxConf {
+    /// `path`: the directory, made if it is not there, for this outbox alone. Default none: no outbox.
+    pub path: Option<String>,
+    /// `max-bytes`: the most that is kept: payloads, partition keys, streams, message ids, and 128 bytes for each event.
+    /// Bytes, 1 MiB to 1 TiB; default 1 GiB.
+    pub max_bytes: u64,
+    /// `max-events`: the most events that are kept. 1 to 100000000; default 1000000.
+    pub max_events: u64,
+}
+
+impl Default for OutboxConf {
+    fn default() -> Self {
+        Self { path: None, max_bytes: 1_024 * MIB, max_events: 1_000_000 }
+    }
+}
+
 impl Default for AggregationConf {
     fn default() -> Self {
         Self { enabled: true, max_count: u64::from(u32::MAX), max_size: 51_200 }
@@ -134,6 +156,7 @@ impl ProducerConf {
             retry_backoff: BackoffConf { min: Duration::from_millis(100), max: 5 * SECOND },
             aggregation: AggregationConf::default(),
             collection: CollectionConf::default(),
+            outbox: OutboxConf::default(),
         }
     }
 

@@ -30,6 +30,7 @@
 //! | `actor` | [`KinesisProducerActor`] |
 //! | `admission` | how much is under way |
 //! | `driver` | the task between the pipelines and Kinesis |
+//! | `outbox` | keeping events on the disk until they are sent, with the feature `outbox` |
 //! | `pipeline` | the way of records to one stream: `order`, `shard_map`, `aggregate`, `lane`, `limit`, `collect`, `send` |
 
 mod actor;
@@ -42,6 +43,8 @@ mod event;
 mod lane;
 mod limit;
 mod order;
+#[cfg(feature = "outbox")]
+pub mod outbox;
 mod outcome;
 mod pipeline;
 mod record;
@@ -243,6 +246,9 @@ impl ProducerBuilder {
     /// When the settings are impossible, no region or profile can be found, or there is no tokio runtime.
     pub async fn start(self) -> Result<KinesisProducer, ProducerError> {
         self.conf.validate()?;
+        if self.conf.outbox.path.is_some() {
+            return Err(ProducerError::Outbox);
+        }
         let runtime = Handle::try_current().map_err(|_| ProducerError::NoRuntime)?;
         let conf = Arc::new(self.conf);
         let api = match self.api {

@@ -1,0 +1,247 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use kinesis_record::HashKey;
+use redb::StorageBackend;
+use tempfile::TempDir;
+
+use super::*;
+use crate::producer::ProducerEvent;
+
+fn kept(key: &str, payload: impl Into<bytes::Bytes>) -> Kept {
+    let accepted = SystemTime::UNIX_EPOCH + Duration::from_millis(1_234);
+    Kept { message_id: format!("id-{key}").into(), event: ProducerEvent::new(key, payload), accepted }
+}
+
+fn add(number: u64, kept: &Kept) -> Change {
+    Change::Add { number, kept: kept.clone() }
+}
+
+fn open_in(directory: &TempDir) -> Result<FileStore, StoreError> {
+    FileStore::open(&directory.path().join("outbox"))
+}
+
+fn file_of(directory: &TempDir) -> PathBuf {
+    directory.path().join("outbox").join(FILE)
+}
+
+#[test]
+fn an_event_comes_back_as_it_was_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = kept("key", "");
+    let mut full = kept("\u{10348}", vec![0xff; 3_000_000]);
+    full.event = full.event.with_stream("other").with_explicit_hash_key(HashKey(u128::MAX));
+    open_in(&directory).unwrap().apply(&[add(3, &plain), add(7, &full)]).unwrap();
+    let mut store = open_in(&directory).unwrap();
+    assert_eq!(store.read(&[7, 5, 3]).unwrap(), [Some(full.clone()), None, Some(plain.clone())]);
+    assert_eq!(store.entries().unwrap(), [Entry::of(3, &plain), Entry::of(7, &full)]);
+}
+
+#[test]
+fn events_are_parked_moved_and_removed_and_each_change_bears_repetition() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open_in(&directory).unwrap();
+    let event = kept("key", "1");
+    store.apply(&[add(1, &event), add(2, &event), add(3, &event)]).unwrap();
+    let changes = [
+        Change::Park { number: 1, reason: "too large".into() },
+        Change::Park { number: 2, reason: "too large".into() },
+        Change::Remove { number: 3 },
+        Change::Move { number: 2, to: 4 },
+    ];
+    for _ in 0..2 {
+        store.apply(&changes).unwrap();
+        let parked = Entry { parked: Some("too large".into()), ..Entry::of(1, &event) };
+        assert_eq!(store.entries().unwrap(), [parked, Entry::of(4, &event)]);
+        assert_eq!(store.read(&[1, 2, 3, 4]).unwrap().iter().flatten().count(), 2);
+    }
+}
+
+#[test]
+fn a_second_one_in_the_same_directory_is_refused_until_the_first_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open_in(&directory).unwrap();
+    let refused = open_in(&directory).unwrap_err();
+    assert!(matches!(refused, StoreError::InUse { .. }), "{refused}");
+    assert!(refused.to_string().contains(directory.path().to_str().unwrap()), "{refused}");
+    drop(first);
+    open_in(&directory).unwrap();
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named_with_the_cause() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("outbox"), "a file").unwrap();
+    let refused = open_in(&directory).unwrap_err();
+    assert!(matches!(refused, StoreError::Failed { .. }), "{refused}");
+    assert!(refused.to_string().contains("outbox"), "{refused}");
+}
+
+#[test]
+fn one_whose_making_was_cut_off_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("outbox")).unwrap();
+    fs::write(file_of(&directory).with_extension("redb.new"), "half").unwrap();
+    let mut store = open_in(&directory).unwrap();
+    store.apply(&[add(1, &kept("key", "1"))]).unwrap();
+}
+
+/// The bytes of a file with 200 events.
+fn filled(directory: &TempDir) -> Vec<u8> {
+    let mut store = open_in(directory).unwrap();
+    for number in 0..200 {
+        store.apply(&[add(number, &kept(&format!("key-{number}"), vec![7; 500]))]).unwrap();
+    }
+    drop(store);
+    fs::read(file_of(directory)).unwrap()
+}
+
+fn assert_damaged(directory: &TempDir, what: &str) {
+    let Err(error) = open_in(directory) else { panic!("{what} was not seen") };
+    assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error}");
+    assert!(error.to_string().contains(file_of(directory).to_str().unwrap()), "{what}: {error}");
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = filled(&directory);
+    for length in [0, 1, 100, 4_095, 4_096, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
+        fs::write(file_of(&directory), &whole[..length]).unwrap();
+        assert_damaged(&directory, &format!("an end after {length} of {} bytes", whole.len()));
+    }
+    fs::write(file_of(&directory), &whole).unwrap();
+    assert_eq!(open_in(&directory).unwrap().entries().unwrap().len(), 200);
+}
+
+#[test]
+fn a_file_of_something_else_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("outbox")).unwrap();
+    for other in [vec![0; 100_000], b"a letter".repeat(2_000)] {
+        fs::write(file_of(&directory), other).unwrap();
+        assert_damaged(&directory, "another file");
+    }
+    fs::remove_file(file_of(&directory)).unwrap();
+    drop(Database::create(file_of(&directory)).unwrap());
+    assert_damaged(&directory, "another database");
+}
+
+#[test]
+fn changed_bytes_are_an_error_or_of_no_matter() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = filled(&directory);
+    let mut store = open_in(&directory).unwrap();
+    let (entries, numbers) = (store.entries().unwrap(), (0..200).collect::<Vec<_>>());
+    let events = store.read(&numbers).unwrap();
+    drop(store);
+    let mut seen = 0;
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..40 {
+        let mut damaged = whole.clone();
+        let at = random.usize(..damaged.len());
+        damaged[at] ^= 1 << random.u8(..8);
+        fs::write(file_of(&directory), damaged).unwrap();
+        match open_in(&directory) {
+            Ok(mut store) => {
+                assert_eq!(store.entries().unwrap(), entries, "byte {at}");
+                assert_eq!(store.read(&numbers).unwrap(), events, "byte {at}");
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::Damaged { .. }), "byte {at}: {error}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 8, "{seen} of 40");
+}
+
+/// A disk that loses what was written since the last sync, or any part of it.
+#[derive(Debug, Clone, Default)]
+struct Volatile(Arc<Mutex<Platter>>);
+
+#[derive(Debug, Default)]
+struct Platter {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Written since the last sync.
+    unsynced: BTreeMap<usize, (u64, Vec<u8>)>,
+}
+
+impl Volatile {
+    /// What is there after a power cut that spared some of the writes that were not synced.
+    fn after_a_cut(&self, random: &mut fastrand::Rng) -> Self {
+        let platter = self.0.lock().unwrap();
+        let mut left = platter.synced.clone();
+        for (offset, written) in platter.unsynced.values().filter(|_| random.bool()) {
+            let from = *offset as usize;
+            left.resize(left.len().max(from + written.len()), 0);
+            left[from..from + written.len()].copy_from_slice(written);
+        }
+        Self(Arc::new(Mutex::new(Platter { now: left.clone(), synced: left, ..Platter::default() })))
+    }
+}
+
+impl StorageBackend for Volatile {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.lock().unwrap().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        let from = offset as usize;
+        out.copy_from_slice(&self.0.lock().unwrap().now[from..from + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> Result<(), io::Error> {
+        self.0.lock().unwrap().now.resize(length as usize, 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        let mut platter = self.0.lock().unwrap();
+        platter.synced = platter.now.clone();
+        platter.unsynced.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        let mut platter = self.0.lock().unwrap();
+        let from = offset as usize;
+        platter.now[from..from + data.len()].copy_from_slice(data);
+        let count = platter.unsynced.len();
+        platter.unsynced.insert(count, (offset, data.to_vec()));
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_applied_outlives_a_power_cut_at_any_moment() {
+    for seed in 0..5 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut disk = Volatile::default();
+        let mut expected = BTreeMap::new();
+        for round in 0..10_u64 {
+            let database = Database::builder().create_with_backend(disk.clone()).unwrap();
+            if round == 0 {
+                commit(&database, &[]).unwrap();
+            }
+            let found: Vec<_> = entries(&database).unwrap().iter().map(|entry| entry.number).collect();
+            assert_eq!(found, expected.keys().copied().collect::<Vec<_>>(), "seed {seed}, round {round}");
+            for step in 0..random.u64(1..20) {
+                let number = round * 100 + step;
+                let event = kept(&format!("key-{number}"), vec![0; random.usize(..9_000)]);
+                let mut changes = vec![add(number, &event)];
+                expected.insert(number, ());
+                if random.bool()
+                    && let Some((oldest, ())) = expected.pop_first()
+                {
+                    changes.push(Change::Remove { number: oldest });
+                }
+                commit(&database, &changes).unwrap();
+            }
+            disk = disk.after_a_cut(&mut random);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What an outbox asks of the disk.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use kinesis_record::HashKey;
+
+use crate::producer::{MessageId, ProducerEvent};
+
+/// What an entry takes beside what is counted of it, in bytes.
+const OVERHEAD: u64 = 128;
+
+/// Keeps the events of an outbox. The one that comes with the library is [`FileStore`](super::FileStore).
+///
+/// Its methods block, and are called one at a time on threads for blocking work.
+pub trait OutboxStore: fmt::Debug + Send + 'static {
+    /// All events, in ascending order of their numbers. Called once, at the start.
+    ///
+    /// # Errors
+    /// When they cannot be read. The outbox then does not start.
+    fn entries(&mut self) -> Result<Vec<Entry>, StoreError>;
+
+    /// The events of these numbers, in this order. None stands for one that is not kept.
+    ///
+    /// # Errors
+    /// When they cannot be read. The outbox tries again after a pause.
+    fn read(&mut self, numbers: &[u64]) -> Result<Vec<Option<Kept>>, StoreError>;
+
+    /// Makes all changes, in this order, or none of them. When it returns, they outlive the process and the power.
+    ///
+    /// # Errors
+    /// When that cannot be promised. Events that were to be added are then refused, and taken out again by the next call
+    /// in case that they were kept all the same. All other changes are made again after a pause: each has to bear it.
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+}
+
+/// An event as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// What the application knows it by.
+    pub message_id: MessageId,
+    /// The event.
+    pub event: ProducerEvent,
+    /// When it was handed over, by the wall clock in milliseconds.
+    pub accepted: SystemTime,
+}
+
+impl Kept {
+    /// What is counted of it: payload, partition key, stream and message id, and 128 bytes.
+    pub fn bytes(&self) -> u64 {
+        let stream = self.event.stream.as_ref().map_or(0, |stream| stream.len());
+        (self.event.size() + stream + self.message_id.as_str().len()) as u64 + OVERHEAD
+    }
+}
+
+/// What an outbox has to know of an event to decide when it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number. Those of a partition key are sent in this order.
+    pub number: u64,
+    /// The stream, if it is another than that of the configuration.
+    pub stream: Option<Arc<str>>,
+    /// The hash key of the partition key.
+    pub group: HashKey,
+    /// [`Kept::bytes`].
+    pub bytes: u64,
+    /// [`Kept::accepted`].
+    pub accepted: SystemTime,
+    /// Why it is parked, if it is.
+    pub parked: Option<Arc<str>>,
+}
+
+impl Entry {
+    /// That of an event that is not parked.
+    pub fn of(number: u64, kept: &Kept) -> Self {
+        Self {
+            number,
+            stream: kept.event.stream.clone(),
+            group: HashKey::of_partition_key(&kept.event.partition_key),
+            bytes: kept.bytes(),
+            accepted: kept.accepted,
+            parked: None,
+        }
+    }
+}
+
+/// A change of what is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Adds an event under a number that none has.
+    Add {
+        /// The number.
+        number: u64,
+        /// The event.
+        kept: Kept,
+    },
+    /// Takes an event out, if it is there.
+    Remove {
+        /// Its number.
+        number: u64,
+    },
+    /// Notes that an event is not to be sent.
+    Park {
+        /// Its number.
+        number: u64,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Gives a parked event another number, under which it is to be sent.
+    Move {
+        /// Its number.
+        number: u64,
+        /// The other, that none has.
+        to: u64,
+    },
+}
+
+/// Why an outbox could not read or write.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process has it open, or another outbox of this one.
+    #[error(
+        "the outbox in {} is open in another process, or a second time in this one: give each its own `outbox.path`",
+        .path.display()
+    )]
+    InUse {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// What is there is not what was written.
+    #[error(
+        "the outbox file {} is damaged ({problem}). Events that were accepted and not yet sent may be lost with it: move \
+         it away for a look, or put a copy back, and start again",
+        .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It cannot be read or written now: no room, no permission, a read-only or failing disk.
+    #[error("the outbox cannot use {}: {problem}", .path.display())]
+    Failed {
+        /// What could not be used.
+        path: PathBuf,
+        /// What the system says.
+        problem: String,
+    },
+}
+
+impl StoreError {
+    pub(super) fn failed(path: &Path, problem: impl fmt::Display) -> Self {
+        Self::Failed { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    pub(super) fn damaged(path: &Path, problem: impl fmt::Display) -> Self {
+        Self::Damaged { path: path.to_owned(), problem: problem.to_string() }
+    }
+}
