@@ -111,9 +111,11 @@ async fn what_was_taken_is_sent_when_all_handles_are_dropped() {
     eventually("all is stored", || stored(&aws, STREAM).len() == 100).await;
 }
 
-/// A client that never lists and panics when it puts.
-#[derive(Debug)]
-struct Broken;
+/// A client that never lists and panics when it puts, even before it has a future to give.
+#[derive(Debug, Default)]
+struct Broken {
+    at_once: bool,
+}
 
 impl PutApi for Broken {
     fn list_shards<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Shard>, StreamError>> {
@@ -125,6 +127,7 @@ impl PutApi for Broken {
         _: &'a str,
         _: Vec<PutRecord>,
     ) -> BoxFuture<'a, Result<Vec<PutReply>, StreamError>> {
+        assert!(!self.at_once, "a bug in a client");
         async { panic!("a bug in a client") }.boxed()
     }
 }
@@ -134,7 +137,7 @@ fn the_end_of_the_runtime_gives_every_event_back() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut conf = ProducerConf::new(STREAM);
     conf.max_outstanding_requests = 10;
-    let producer = KinesisProducer::builder(conf).api(Arc::new(Broken)).start();
+    let producer = KinesisProducer::builder(conf).api(Arc::new(Broken::default())).start();
     let producer = runtime.block_on(producer).unwrap();
     let sendings = send_many(&producer, 20, 10);
     runtime.block_on(async { tokio::time::sleep(10 * MS).await });
@@ -152,10 +155,13 @@ async fn a_client_that_panics_costs_an_attempt() {
     let mut conf = ProducerConf::new(STREAM);
     conf.record_ttl = 3 * SECOND;
     conf.request_timeout = 100 * MS;
-    let producer = KinesisProducer::builder(conf).api(Arc::new(Broken)).start().await.unwrap();
-    let error = error(producer.send(event(0, 1))).await;
-    let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
-    assert!(last.message.contains("panicked"), "{last}");
+    for at_once in [false, true] {
+        let api = Arc::new(Broken { at_once });
+        let producer = KinesisProducer::builder(conf.clone()).api(api).start().await.unwrap();
+        let error = error(producer.send(event(0, 1))).await;
+        let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
+        assert!(last.message.contains("panicked"), "{last}");
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use kinesis_lease::put::PutReply;
 use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
 use kinesis_record::Shard;
@@ -208,11 +207,11 @@ impl Driver {
                 let limit = self.conf.request_timeout + GRACE;
                 match action {
                     Action::List => self.calls.spawn(async move {
-                        let reply = bounded(limit, api.list_shards(&stream)).await;
+                        let reply = bounded(limit, async { api.list_shards(&stream).await }).await;
                         Done::Listed(stream, reply)
                     }),
                     Action::Put { call, records } => self.calls.spawn(async move {
-                        let reply = bounded(limit, api.put_records(&stream, records)).await;
+                        let reply = bounded(limit, async { api.put_records(&stream, records).await }).await;
                         Done::Replied(stream, call, reply)
                     }),
                 };
@@ -247,7 +246,10 @@ impl Driver {
 }
 
 /// A call that ends in time and does not panic.
-async fn bounded<T>(limit: Duration, call: BoxFuture<'_, Result<T, StreamError>>) -> Result<T, StreamError> {
+async fn bounded<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, StreamError>>,
+) -> Result<T, StreamError> {
     let unavailable = |message: String| StreamError { kind: StreamErrorKind::Unavailable, message };
     match timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(reply)) => reply,
