@@ -65,6 +65,12 @@ impl Call<'_> {
         StoreError::Unreadable(self.sentence(&why, Some("mend the row, or delete it")))
     }
 
+    /// The worker's row would be that of a lease.
+    pub(super) fn misnamed(&self) -> StoreError {
+        let why = "the worker id is the name of a shard, whose lease is there";
+        StoreError::Refused(self.sentence(why, Some("give the worker another id")))
+    }
+
     /// The table is another's.
     pub(super) fn foreign(&self) -> StoreError {
         let why = format!(

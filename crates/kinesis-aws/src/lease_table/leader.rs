@@ -72,7 +72,7 @@ impl DynamoLeaseStore {
         wants_leases: bool,
     ) -> Result<Reported, StoreError> {
         let places = Places::of(self);
-        let leader = self.leader(&places).await?;
+        let Some(leader) = self.leader(&places).await? else { return Ok(Reported::Unwanted) };
         if !wants_leases {
             return Ok(Reported::Stored(leader));
         }
@@ -81,9 +81,7 @@ impl DynamoLeaseStore {
             Err(error) => match error.as_service_error() {
                 Some(refused) if refused.is_resource_not_found_exception() => Ok(Reported::Unwanted),
                 Some(refused) if refused.is_conditional_check_failed_exception() => {
-                    Err(self.call_of(&places.workers, "UpdateItem").unreadable(
-                        "the worker id is the name of a shard, which has its lease there: use another one",
-                    ))
+                    Err(self.call_of(&places.workers, "UpdateItem").misnamed())
                 }
                 _ => Err(self.call_of(&places.workers, "UpdateItem").failed(&error)),
             },
@@ -144,16 +142,16 @@ impl DynamoLeaseStore {
         }
     }
 
-    async fn leader(&self, places: &Places) -> Result<Option<LeaderPulse>, StoreError> {
+    /// The leader, if there is a place where it would show itself.
+    async fn leader(&self, places: &Places) -> Result<Option<Option<LeaderPulse>>, StoreError> {
         let request = self.rows.get_item().table_name(&places.state).consistent_read(true);
-        let lock = match request.key(places.state_key, row::text(LEADER)).send().await {
-            Ok(reply) => reply.item,
+        match request.key(places.state_key, row::text(LEADER)).send().await {
+            Ok(reply) => Ok(Some(reply.item.as_ref().and_then(pulse))),
             Err(error) => match error.as_service_error() {
-                Some(refused) if refused.is_resource_not_found_exception() => None,
-                _ => return Err(self.call_of(&places.state, "GetItem").failed(&error)),
+                Some(refused) if refused.is_resource_not_found_exception() => Ok(None),
+                _ => Err(self.call_of(&places.state, "GetItem").failed(&error)),
             },
-        };
-        Ok(lock.as_ref().and_then(pulse))
+        }
     }
 
     pub(super) async fn retire_worker(&self, worker: &WorkerId) -> Result<(), StoreError> {

@@ -66,6 +66,7 @@ async fn without_a_kcl_3_reports_are_unwanted_and_no_table_is_made() {
 async fn a_report_stands_in_the_table_of_a_kcl_3_until_it_is_taken_back() {
     let leases = Leases::new().await;
     let workers = leases.make_table("WorkerMetricStats", "wid").await;
+    leases.make_table("CoordinatorState", "key").await;
     assert_eq!(leases.report().await, Ok(Reported::Stored(None)));
     let rows = leases.rows_of(&workers).await;
     let empty = || AttributeValue::M(Default::default());

@@ -10,11 +10,12 @@ use super::{Coordinator, Effect, Mode};
 use crate::journal::Input;
 use crate::store::{LeaderPulse, Reported, StoreError};
 
-/// How often a worker reports, as in the KCL, whose leader forgets a worker after twice that.
+/// How often a worker reports, or looks whether reports are wanted, as in the KCL, whose leader forgets a worker after
+/// twice that.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether reports are wanted where they were not, or allowed where they were refused.
-const LOOK_INTERVAL: Duration = Duration::from_secs(120);
+/// How often it is tried whether reports are allowed that were refused.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(120);
 
 /// For so long after the start there may be a leader for all that is known, if nobody can be asked.
 const UNKNOWN_TIME: Duration = Duration::from_secs(120);
@@ -83,13 +84,9 @@ impl Coordinator {
             return;
         }
         match &reported {
-            Ok(Reported::Stored(_)) => {
-                self.reporting.succeeded(now, REPORT_INTERVAL, &mut self.random);
-            }
-            Err(error) if error.is_passing() => {
-                self.reporting.failed(now, REPORT_INTERVAL, &mut self.random);
-            }
-            _ => self.reporting.succeeded(now, LOOK_INTERVAL, &mut self.random),
+            Ok(_) => self.reporting.succeeded(now, REPORT_INTERVAL, &mut self.random),
+            Err(_) if is_refused => self.reporting.succeeded(now, REFUSED_INTERVAL, &mut self.random),
+            Err(_) => self.reporting.failed(now, REPORT_INTERVAL, &mut self.random),
         }
         self.leader.note(now, &reported);
     }
