@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_lease::put::PutRecord;
-use kinesis_record::ShardId;
 use kinesis_record::aggregation::Aggregate;
 use tokio::time::Instant;
 
 use super::record::Record;
+use super::shard_map::Target;
 use crate::config::ProducerConf;
 
 /// The partition key of every aggregate, as the KPL has it. The explicit hash key decides the shard.
@@ -104,7 +104,7 @@ impl Gathering {
     }
 
     /// Closes it. `None` if it is empty.
-    pub(crate) fn close(&mut self, shard: Option<ShardId>) -> Option<Batch> {
+    pub(crate) fn close(&mut self, shard: Option<Target>) -> Option<Batch> {
         let gathered = std::mem::replace(self, Self::new(self.limits));
         let due = self.limits.due(gathered.records.first()?);
         Some(Batch::new(gathered.records, Some(gathered.aggregate), shard, due))
@@ -119,7 +119,7 @@ pub(crate) struct Batch {
     aggregate: Option<Aggregate>,
     size: usize,
     /// The shard that it is meant for.
-    pub(crate) shard: Option<ShardId>,
+    pub(crate) shard: Option<Target>,
     /// When it must be in a call at the latest.
     pub(crate) due: Instant,
     /// How many calls have failed.
@@ -127,14 +127,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn new(records: Vec<Record>, aggregate: Option<Aggregate>, shard: Option<ShardId>, due: Instant) -> Self {
+    fn new(records: Vec<Record>, aggregate: Option<Aggregate>, shard: Option<Target>, due: Instant) -> Self {
         let mut batch = Self { records, aggregate, size: 0, shard, due, failures: 0 };
         batch.measure();
         batch
     }
 
     /// A record by itself.
-    pub(crate) fn single(record: Record, shard: Option<ShardId>, due: Instant) -> Self {
+    pub(crate) fn single(record: Record, shard: Option<Target>, due: Instant) -> Self {
         Self::new(vec![record], None, shard, due)
     }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::aggregate::{Batch, Gathering, Limits};
 use super::limit::Bucket;
+use super::shard_map::Target;
 
 /// A lane that has used up its rate is looked at again after this time at the earliest, so that its records go in
 /// bunches and not one by one.
@@ -60,6 +61,11 @@ impl Lane {
             queued_bytes: 0,
             blocked_until: None,
         }
+    }
+
+    /// The shard that its records are meant for.
+    pub(crate) fn target(&self) -> Option<Target> {
+        Some(Target { id: self.shard.clone()?, range: self.range })
     }
 
     pub(crate) fn push(&mut self, batch: Batch) {

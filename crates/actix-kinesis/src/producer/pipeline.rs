@@ -24,7 +24,7 @@ use super::order::{self, Order};
 use super::outcome::{Flushed, PutResult, SendReason};
 use super::record::Record;
 use super::send::{Call, Undecided};
-use super::shard_map::ShardMap;
+use super::shard_map::{ShardMap, Target};
 use super::status::{ProducedShard, ProducedStream};
 use crate::config::{Ordering, ProducerConf};
 
@@ -303,15 +303,15 @@ impl Pipeline {
             Some(index) => &mut self.lanes[index],
             None => &mut self.unrouted,
         };
-        let shard = lane.shard.clone();
-        lane.push(Batch::single(record, shard, due));
+        let target = lane.target();
+        lane.push(Batch::single(record, target, due));
         None
     }
 
     /// Closes the open aggregate of a lane.
     fn close(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
-        let Some(batch) = lane.gathering.close(lane.shard.clone()) else { return };
+        let Some(batch) = lane.gathering.close(lane.target()) else { return };
         if let Some(order) = &mut self.order {
             batch.records().iter().for_each(|record| order.closed(record.group));
         }
@@ -322,7 +322,7 @@ impl Pipeline {
     fn again(&mut self, batch: Batch) {
         let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
         match lane {
-            Some(index) if self.lanes[index].shard == batch.shard => self.lanes[index].push_first(batch),
+            Some(index) if self.lanes[index].target() == batch.shard => self.lanes[index].push_first(batch),
             None if batch.shard.is_none() => self.unrouted.push_first(batch),
             _ => self.dissolve(batch.into_records()),
         }
@@ -369,13 +369,13 @@ impl Pipeline {
             }
         }
         let open = self.map.open().to_vec();
-        for (shard, range) in open {
-            let same = former.get(&shard).is_some_and(|lane| lane.range == range);
-            let lane = match former.remove(&shard).filter(|_| same) {
+        for Target { id, range } in open {
+            let is_same = former.get(&id).is_some_and(|lane| lane.range == range);
+            let lane = match is_same.then(|| former.remove(&id)).flatten() {
                 Some(lane) => lane,
                 None => {
                     let bucket = Bucket::new(self.conf.rate_limit as f64, now);
-                    Lane::new(LaneId(self.new_id()), Some(shard), range, self.limits, bucket)
+                    Lane::new(LaneId(self.new_id()), Some(id), range, self.limits, bucket)
                 }
             };
             self.lanes.push(lane);

@@ -79,7 +79,7 @@ impl Pipeline {
                     self.charge(&place.shard, batch.size());
                     None
                 }
-                (shard, _) => shard.clone(),
+                (shard, _) => shard.as_ref().map(|target| target.id.clone()),
             };
             let is_refused = reply.as_ref().is_err_and(PutRefusal::is_throttled);
             let (all, refused, index) = shards.entry(shard).or_default();
@@ -106,10 +106,15 @@ impl Pipeline {
     /// The service stored it. Only of an aggregate does it matter where: a reader takes a record for a stray whose key
     /// is not its shard's, and the KCL then drops the whole aggregate.
     fn placed(&mut self, batch: Batch, place: Place, began: Instant, now: Instant) {
-        let is_expected = batch.shard.as_ref() == Some(&place.shard);
-        if !is_expected && batch.shard.is_some() {
+        let target = batch.shard.as_ref();
+        if target.is_some_and(|target| target.id != place.shard) {
             self.map.contradicted(began, now);
         }
+        // A newer list may show the shard with another range. One that has left it out tells nothing.
+        let range = self.map.range(&place.shard);
+        let is_expected = target.is_some_and(|target| {
+            target.id == place.shard && range.is_none_or(|range| range == target.range)
+        });
         if is_expected || !batch.is_aggregate() {
             return self.stored(batch, &place, began, now);
         }
@@ -143,6 +148,11 @@ impl Pipeline {
             may_be_stored: true,
         };
         self.attempted(&mut batch, error, began, now);
+        let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
+        if lane.is_some_and(|index| self.lanes[index].target() == batch.shard) {
+            // Until there is another list, all of it would go the same way at once.
+            return self.retry(batch, now);
+        }
         if let Some(batch) = self.expire(batch, now) {
             self.dissolve(batch.into_records());
         }

@@ -251,6 +251,36 @@ fn an_aggregate_over_two_shards_is_sent_again_whole_and_one_within_a_shard_is_no
 }
 
 #[test]
+fn a_stream_that_is_created_again_takes_what_was_meant_for_its_former_shards() {
+    let mut bench = Bench::new(conf(), 2);
+    let send = |bench: &mut Bench, byte: u128| {
+        let key = kinesis_record::HashKey(byte << 120);
+        bench.send_event(|it| ProducerEvent::new("key", it).with_explicit_hash_key(key), 0)
+    };
+    // Two aggregates under way, of which the first is one for the new shards as well.
+    for byte in [0, 1, 130, 250] {
+        send(&mut bench, byte);
+    }
+    bench.pass(100 * MS);
+    assert_eq!(bench.waiting[0].records.len(), 2);
+    // Its third shard is known by its place: this brings the list.
+    send(&mut bench, 255);
+    bench.pass(100 * MS);
+    bench.create_again(3);
+    send(&mut bench, 2);
+    send(&mut bench, 120);
+    bench.answer(1, |_, _| None);
+    bench.list();
+    let mut flushed = bench.flush();
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.pipeline.outstanding()), (7, 0));
+    assert_eq!(flushed.try_recv().map(|flushed| flushed.sent), Ok(6));
+    let placed = bench.outcomes.values().map(|outcome| outcome.as_ref().unwrap().sequence.as_str());
+    let placed: Vec<usize> = placed.map(|sequence| sequence.parse().unwrap()).collect();
+    assert!(placed.into_iter().all(|at| !bench.stored[at].is_dropped()));
+}
+
+#[test]
 fn a_list_that_does_not_come_fails_what_hangs_on_it_when_its_time_is_over() {
     let mut bench = Bench::new(conf(), 1);
     bench.split(0);
