@@ -118,6 +118,8 @@ pub(crate) struct Batch {
     /// Of several records, if they are those that it was made of.
     aggregate: Option<Aggregate>,
     size: usize,
+    /// The least of those of its records.
+    epoch: u64,
     /// The shard that it is meant for.
     pub(crate) shard: Option<Target>,
     /// When it must be in a call at the latest.
@@ -128,7 +130,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     fn new(records: Vec<Record>, aggregate: Option<Aggregate>, shard: Option<Target>, due: Instant) -> Self {
-        let mut batch = Self { records, aggregate, size: 0, shard, due, failures: 0 };
+        let mut batch = Self { records, aggregate, size: 0, epoch: 0, shard, due, failures: 0 };
         batch.measure();
         batch
     }
@@ -158,6 +160,11 @@ impl Batch {
     /// What the service counts: data and partition key, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether it holds a record of an epoch before this one.
+    pub(crate) fn is_before(&self, epoch: u64) -> bool {
+        self.epoch < epoch
     }
 
     /// When the first of its records is over.
@@ -195,6 +202,7 @@ impl Batch {
     }
 
     fn measure(&mut self) {
+        self.epoch = self.records.iter().map(|record| record.epoch).min().unwrap_or(0);
         if self.is_aggregate() {
             let aggregate = self.aggregate.get_or_insert_with(|| aggregate(&self.records));
             self.size = aggregate.encoded_len() + AGGREGATE_KEY.len();

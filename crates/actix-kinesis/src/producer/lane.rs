@@ -99,6 +99,11 @@ impl Lane {
         }
     }
 
+    /// Whether a record of an epoch before this one waits here.
+    pub(crate) fn holds_before(&self, epoch: u64) -> bool {
+        epoch > 0 && self.queue.iter().any(|batch| batch.is_before(epoch))
+    }
+
     /// The next one, if the rate allows it and it is no larger than `room`.
     pub(crate) fn take(&mut self, room: usize, now: Instant) -> Option<Batch> {
         let size = self.queue.front()?.size();

@@ -159,9 +159,11 @@ impl Pipeline {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
+        let flushed = self.flushed_before();
         for index in 0..self.lanes.len() {
-            let deadline = self.lanes[index].gathering.deadline();
-            if deadline.is_some_and(|deadline| deadline <= now || self.is_flushing()) {
+            let gathering = &self.lanes[index].gathering;
+            let is_flushed = gathering.records().iter().any(|record| record.epoch < flushed);
+            if is_flushed || gathering.deadline().is_some_and(|deadline| deadline <= now) {
                 self.close(index);
             }
         }
@@ -246,8 +248,9 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn is_flushing(&self) -> bool {
-        !self.flushes.is_empty()
+    /// Records of epochs before this one are waited for by a flush, and due at once.
+    pub(super) fn flushed_before(&self) -> u64 {
+        self.flushes.last().map_or(0, |flush| flush.before)
     }
 
     pub(super) fn sweep_by(&mut self, expires: Instant) {
