@@ -14,6 +14,9 @@ use super::shard_map::Target;
 /// bunches and not one by one.
 const PACE: Duration = Duration::from_millis(50);
 
+/// One is looked at again after this time at the latest: the rate may have risen meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The name of a lane, never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LaneId(pub(crate) u64);
@@ -88,7 +91,7 @@ impl Lane {
         self.blocked_until = None;
         self.bucket.fill(now);
         if !self.bucket.allows(first.size()) {
-            self.blocked_until = Some(now + self.bucket.wait(first.size()).max(PACE));
+            self.blocked_until = Some(now + self.bucket.wait(first.size()).clamp(PACE, LOOK));
             return Ready::default();
         }
         let (records, bytes) = self.bucket.room();
