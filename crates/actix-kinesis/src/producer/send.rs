@@ -136,6 +136,10 @@ impl Pipeline {
             None => {
                 batch.expires().into_iter().for_each(|expires| self.sweep_by(expires));
                 self.undecided.push(Undecided { batch, place, began });
+                // That it went there may be older than the list. That the list does not tell is seen now.
+                if self.map.is_known() {
+                    self.map.contradicted(now, now);
+                }
             }
         }
     }
@@ -167,9 +171,6 @@ impl Pipeline {
     pub(super) fn decide(&mut self, now: Instant) {
         for undecided in std::mem::take(&mut self.undecided) {
             self.judge(undecided, now);
-        }
-        if !self.undecided.is_empty() {
-            self.map.contradicted(now, now);
         }
     }
 

@@ -125,6 +125,11 @@ impl ShardMap {
         }
     }
 
+    /// Whether no list is on its way or has to be asked for.
+    pub(crate) fn is_known(&self) -> bool {
+        self.listing == Listing::Known
+    }
+
     /// Whether nothing is known yet and the first reply is still to come.
     pub(crate) fn is_awaited(&self) -> bool {
         self.known_since.is_none() && !self.has_failed

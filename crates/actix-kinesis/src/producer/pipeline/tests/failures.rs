@@ -298,6 +298,27 @@ fn a_list_that_does_not_come_fails_what_hangs_on_it_when_its_time_is_over() {
 }
 
 #[test]
+fn a_list_is_asked_for_when_a_newer_one_than_the_call_does_not_show_its_shard() {
+    let mut bench = Bench::new(conf(), 1);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.send("single");
+    bench.pass(100 * MS);
+    let before = bench.shards.clone();
+    bench.split(0);
+    bench.answer(1, |_, _| None);
+    // The list is late.
+    let split = std::mem::replace(&mut bench.shards, before);
+    bench.list();
+    bench.shards = split;
+    bench.answer(0, |_, _| None);
+    bench.run(5 * SECOND);
+    assert_eq!(bench.succeeded(), 21);
+}
+
+#[test]
 fn what_is_given_up_tells_whether_it_was_under_way() {
     let mut bench = Bench::new(single(), 1);
     bench.send("key-0");
