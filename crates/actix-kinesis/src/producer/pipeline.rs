@@ -205,7 +205,7 @@ impl Pipeline {
         }
         let mut batches: Vec<_> = std::mem::take(&mut self.delayed).into_values().collect();
         batches.extend(std::mem::take(&mut self.parts).into_iter().flatten());
-        batches.extend(std::mem::take(&mut self.undecided).into_iter().map(|undecided| undecided.batch));
+        batches.extend(self.give_up_undecided(now));
         for lane in self.lanes.iter_mut().chain([&mut self.unrouted]) {
             batches.extend(lane.drain());
             batches.extend(lane.gathering.close(None));

@@ -174,6 +174,21 @@ impl Pipeline {
         }
     }
 
+    /// Takes out the aggregates that are stored somewhere, in the right shard or not.
+    pub(super) fn give_up_undecided(&mut self, now: Instant) -> Vec<Batch> {
+        let undecided = std::mem::take(&mut self.undecided);
+        let give_up = |Undecided { mut batch, place, began }| {
+            let message = format!(
+                "the producer ended before it knew whether {} is the shard of all records",
+                place.shard
+            );
+            let error = AttemptError { code: "Stopped".to_owned(), message, may_be_stored: true };
+            self.attempted(&mut batch, error, began, now);
+            batch
+        };
+        undecided.into_iter().map(give_up).collect()
+    }
+
     fn stored(&mut self, batch: Batch, place: &Place, began: Instant, now: Instant) {
         let is_aggregate = batch.is_aggregate();
         let keys = self.keys_of(batch.records());

@@ -332,6 +332,22 @@ fn what_is_given_up_tells_whether_it_was_under_way() {
 }
 
 #[test]
+fn an_aggregate_that_is_given_up_before_its_shard_is_known_may_be_stored() {
+    let mut bench = Bench::new(conf(), 1);
+    bench.split(0);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.answer(0, |_, _| None);
+    bench.pipeline.abandon(bench.now);
+    bench.poll();
+    let may_be_stored =
+        bench.outcomes.values().filter(|outcome| outcome.as_ref().is_err_and(|it| it.may_be_stored()));
+    assert_eq!(may_be_stored.count(), 20);
+}
+
+#[test]
 fn a_second_reply_has_no_effect() {
     let mut bench = Bench::new(single(), 1);
     bench.send("key");
