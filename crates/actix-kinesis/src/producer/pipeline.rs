@@ -7,7 +7,7 @@
 //!                                                      └──── a pause ◄──────┘ refused, or the call failed
 //! ```
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use kinesis_lease::StreamError;
@@ -119,7 +119,7 @@ impl Pipeline {
     /// Takes a record.
     pub(crate) fn accept(&mut self, mut record: Record, now: Instant) {
         record.arrived = now;
-        record.expires = now.checked_add(self.conf.record_ttl).unwrap_or(now);
+        record.expires = now.checked_add(self.conf.record_ttl).unwrap_or_else(super::far_away);
         record.epoch = self.epoch;
         self.outstanding += 1;
         self.sweep_by(record.expires);
@@ -406,6 +406,7 @@ impl Pipeline {
     /// Fails records whose time is over. Keys of which nothing is kept on its way are freed.
     fn expired(&mut self, records: Vec<Record>, kept: &[HashKey]) {
         let keys = self.keys_of(&records);
+        let kept: HashSet<_> = kept.iter().collect();
         for record in records {
             let reason = SendReason::Expired(record.last_error());
             self.fail(record, reason);

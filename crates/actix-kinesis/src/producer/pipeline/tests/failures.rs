@@ -90,6 +90,16 @@ fn an_event_is_given_back_when_its_time_is_over_with_the_last_cause() {
 }
 
 #[test]
+fn an_event_with_the_longest_time_there_is_does_not_expire() {
+    let mut conf = single();
+    conf.record_ttl = std::time::Duration::MAX;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.run(SECOND);
+    assert_eq!(bench.succeeded(), 1);
+}
+
+#[test]
 fn younger_events_of_an_aggregate_outlive_the_older_ones() {
     let mut conf = conf();
     conf.record_max_buffered_time = 2 * SECOND;
