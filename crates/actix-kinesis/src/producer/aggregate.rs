@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_lease::put::PutRecord;
-use kinesis_record::ShardId;
 use kinesis_record::aggregation::Aggregate;
 use tokio::time::Instant;
 
 use super::record::Record;
+use super::shard_map::Target;
 use crate::config::ProducerConf;
 
 /// The partition key of every aggregate, as the KPL has it. The explicit hash key decides the shard.
@@ -104,7 +104,7 @@ impl Gathering {
     }
 
     /// Closes it. `None` if it is empty.
-    pub(crate) fn close(&mut self, shard: Option<ShardId>) -> Option<Batch> {
+    pub(crate) fn close(&mut self, shard: Option<Target>) -> Option<Batch> {
         let gathered = std::mem::replace(self, Self::new(self.limits));
         let due = self.limits.due(gathered.records.first()?);
         Some(Batch::new(gathered.records, Some(gathered.aggregate), shard, due))
@@ -118,8 +118,10 @@ pub(crate) struct Batch {
     /// Of several records, if they are those that it was made of.
     aggregate: Option<Aggregate>,
     size: usize,
+    /// The least of those of its records.
+    epoch: u64,
     /// The shard that it is meant for.
-    pub(crate) shard: Option<ShardId>,
+    pub(crate) shard: Option<Target>,
     /// When it must be in a call at the latest.
     pub(crate) due: Instant,
     /// How many calls have failed.
@@ -127,14 +129,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn new(records: Vec<Record>, aggregate: Option<Aggregate>, shard: Option<ShardId>, due: Instant) -> Self {
-        let mut batch = Self { records, aggregate, size: 0, shard, due, failures: 0 };
+    fn new(records: Vec<Record>, aggregate: Option<Aggregate>, shard: Option<Target>, due: Instant) -> Self {
+        let mut batch = Self { records, aggregate, size: 0, epoch: 0, shard, due, failures: 0 };
         batch.measure();
         batch
     }
 
     /// A record by itself.
-    pub(crate) fn single(record: Record, shard: Option<ShardId>, due: Instant) -> Self {
+    pub(crate) fn single(record: Record, shard: Option<Target>, due: Instant) -> Self {
         Self::new(vec![record], None, shard, due)
     }
 
@@ -158,6 +160,11 @@ impl Batch {
     /// What the service counts: data and partition key, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether it holds a record of an epoch before this one.
+    pub(crate) fn is_before(&self, epoch: u64) -> bool {
+        self.epoch < epoch
     }
 
     /// When the first of its records is over.
@@ -195,6 +202,7 @@ impl Batch {
     }
 
     fn measure(&mut self) {
+        self.epoch = self.records.iter().map(|record| record.epoch).min().unwrap_or(0);
         if self.is_aggregate() {
             let aggregate = self.aggregate.get_or_insert_with(|| aggregate(&self.records));
             self.size = aggregate.encoded_len() + AGGREGATE_KEY.len();

@@ -78,15 +78,17 @@ impl Pipeline {
 
     fn is_due(&mut self, now: Instant) -> bool {
         let (mut count, mut bytes, mut is_due) = (0, 0, false);
+        let flushed = self.flushed_before();
         for index in 0..self.callable_lanes() {
-            let ready = self.lane(index).ready(now);
+            let lane = self.lane(index);
+            let ready = lane.ready(now);
             count += ready.count;
             bytes += ready.bytes;
-            is_due |= ready.due.is_some_and(|due| due <= now);
+            is_due |= ready.due.is_some_and(|due| due <= now || lane.holds_before(flushed));
         }
         let is_full =
             count >= self.conf.collection.max_count || bytes as u64 >= self.conf.collection.max_size;
-        count > 0 && (is_due || is_full || self.is_flushing())
+        count > 0 && (is_due || is_full)
     }
 
     /// What goes in one call. The lanes take turns in being the first.

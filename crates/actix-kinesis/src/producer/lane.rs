@@ -8,10 +8,14 @@ use tokio::time::Instant;
 
 use super::aggregate::{Batch, Gathering, Limits};
 use super::limit::Bucket;
+use super::shard_map::Target;
 
 /// A lane that has used up its rate is looked at again after this time at the earliest, so that its records go in
 /// bunches and not one by one.
 const PACE: Duration = Duration::from_millis(50);
+
+/// One is looked at again after this time at the latest: the rate may have risen meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The name of a lane, never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,11 @@ impl Lane {
         }
     }
 
+    /// The shard that its records are meant for.
+    pub(crate) fn target(&self) -> Option<Target> {
+        Some(Target { id: self.shard.clone()?, range: self.range })
+    }
+
     pub(crate) fn push(&mut self, batch: Batch) {
         self.queued_bytes += batch.size();
         self.queue.push_back(batch);
@@ -82,7 +91,7 @@ impl Lane {
         self.blocked_until = None;
         self.bucket.fill(now);
         if !self.bucket.allows(first.size()) {
-            self.blocked_until = Some(now + self.bucket.wait(first.size()).max(PACE));
+            self.blocked_until = Some(now + self.bucket.wait(first.size()).clamp(PACE, LOOK));
             return Ready::default();
         }
         let (records, bytes) = self.bucket.room();
@@ -91,6 +100,11 @@ impl Lane {
             bytes: self.queued_bytes.min(bytes.max(first.size())),
             due: Some(first.due),
         }
+    }
+
+    /// Whether a record of an epoch before this one waits here.
+    pub(crate) fn holds_before(&self, epoch: u64) -> bool {
+        epoch > 0 && self.queue.iter().any(|batch| batch.is_before(epoch))
     }
 
     /// The next one, if the rate allows it and it is no larger than `room`.

@@ -7,7 +7,7 @@
 //!                                                      └──── a pause ◄──────┘ refused, or the call failed
 //! ```
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use kinesis_lease::StreamError;
@@ -24,7 +24,7 @@ use super::order::{self, Order};
 use super::outcome::{Flushed, PutResult, SendReason};
 use super::record::Record;
 use super::send::{Call, Undecided};
-use super::shard_map::ShardMap;
+use super::shard_map::{ShardMap, Target};
 use super::status::{ProducedShard, ProducedStream};
 use crate::config::{Ordering, ProducerConf};
 
@@ -119,7 +119,7 @@ impl Pipeline {
     /// Takes a record.
     pub(crate) fn accept(&mut self, mut record: Record, now: Instant) {
         record.arrived = now;
-        record.expires = now.checked_add(self.conf.record_ttl).unwrap_or(now);
+        record.expires = now.checked_add(self.conf.record_ttl).unwrap_or_else(super::far_away);
         record.epoch = self.epoch;
         self.outstanding += 1;
         self.sweep_by(record.expires);
@@ -159,9 +159,11 @@ impl Pipeline {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
+        let flushed = self.flushed_before();
         for index in 0..self.lanes.len() {
-            let deadline = self.lanes[index].gathering.deadline();
-            if deadline.is_some_and(|deadline| deadline <= now || self.is_flushing()) {
+            let gathering = &self.lanes[index].gathering;
+            let is_flushed = gathering.records().iter().any(|record| record.epoch < flushed);
+            if is_flushed || gathering.deadline().is_some_and(|deadline| deadline <= now) {
                 self.close(index);
             }
         }
@@ -203,7 +205,7 @@ impl Pipeline {
         }
         let mut batches: Vec<_> = std::mem::take(&mut self.delayed).into_values().collect();
         batches.extend(std::mem::take(&mut self.parts).into_iter().flatten());
-        batches.extend(std::mem::take(&mut self.undecided).into_iter().map(|undecided| undecided.batch));
+        batches.extend(self.give_up_undecided(now));
         for lane in self.lanes.iter_mut().chain([&mut self.unrouted]) {
             batches.extend(lane.drain());
             batches.extend(lane.gathering.close(None));
@@ -246,8 +248,9 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn is_flushing(&self) -> bool {
-        !self.flushes.is_empty()
+    /// Records of epochs before this one are waited for by a flush, and due at once.
+    pub(super) fn flushed_before(&self) -> u64 {
+        self.flushes.last().map_or(0, |flush| flush.before)
     }
 
     pub(super) fn sweep_by(&mut self, expires: Instant) {
@@ -303,15 +306,15 @@ impl Pipeline {
             Some(index) => &mut self.lanes[index],
             None => &mut self.unrouted,
         };
-        let shard = lane.shard.clone();
-        lane.push(Batch::single(record, shard, due));
+        let target = lane.target();
+        lane.push(Batch::single(record, target, due));
         None
     }
 
     /// Closes the open aggregate of a lane.
     fn close(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
-        let Some(batch) = lane.gathering.close(lane.shard.clone()) else { return };
+        let Some(batch) = lane.gathering.close(lane.target()) else { return };
         if let Some(order) = &mut self.order {
             batch.records().iter().for_each(|record| order.closed(record.group));
         }
@@ -322,7 +325,7 @@ impl Pipeline {
     fn again(&mut self, batch: Batch) {
         let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
         match lane {
-            Some(index) if self.lanes[index].shard == batch.shard => self.lanes[index].push_first(batch),
+            Some(index) if self.lanes[index].target() == batch.shard => self.lanes[index].push_first(batch),
             None if batch.shard.is_none() => self.unrouted.push_first(batch),
             _ => self.dissolve(batch.into_records()),
         }
@@ -369,13 +372,13 @@ impl Pipeline {
             }
         }
         let open = self.map.open().to_vec();
-        for (shard, range) in open {
-            let same = former.get(&shard).is_some_and(|lane| lane.range == range);
-            let lane = match former.remove(&shard).filter(|_| same) {
+        for Target { id, range } in open {
+            let is_same = former.get(&id).is_some_and(|lane| lane.range == range);
+            let lane = match is_same.then(|| former.remove(&id)).flatten() {
                 Some(lane) => lane,
                 None => {
                     let bucket = Bucket::new(self.conf.rate_limit as f64, now);
-                    Lane::new(LaneId(self.new_id()), Some(shard), range, self.limits, bucket)
+                    Lane::new(LaneId(self.new_id()), Some(id), range, self.limits, bucket)
                 }
             };
             self.lanes.push(lane);
@@ -403,6 +406,7 @@ impl Pipeline {
     /// Fails records whose time is over. Keys of which nothing is kept on its way are freed.
     fn expired(&mut self, records: Vec<Record>, kept: &[HashKey]) {
         let keys = self.keys_of(&records);
+        let kept: HashSet<_> = kept.iter().collect();
         for record in records {
             let reason = SendReason::Expired(record.last_error());
             self.fail(record, reason);

@@ -71,7 +71,7 @@ impl Pipeline {
 
     /// Lets the rate of each shard follow the share of records that it refused.
     fn adapt(&mut self, batches: &[Batch], replies: &[PutReply], now: Instant) {
-        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize)> = BTreeMap::new();
+        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize, usize)> = BTreeMap::new();
         for (batch, reply) in batches.iter().zip(replies) {
             let shard = match (&batch.shard, reply) {
                 // What went without a prediction counts where it arrived.
@@ -79,19 +79,24 @@ impl Pipeline {
                     self.charge(&place.shard, batch.size());
                     None
                 }
-                (shard, _) => shard.clone(),
+                (shard, _) => shard.as_ref().map(|target| target.id.clone()),
             };
             let is_refused = reply.as_ref().is_err_and(PutRefusal::is_throttled);
-            let (all, refused, index) = shards.entry(shard).or_default();
+            let (all, refused, bytes, index) = shards.entry(shard).or_default();
             *all += 1;
             *refused += usize::from(is_refused);
+            *bytes += if is_refused { batch.size() } else { 0 };
             *index =
                 batch.records().first().and_then(|first| self.route(first.hash_key)).unwrap_or(usize::MAX);
         }
-        for (shard, (all, refused, index)) in shards.into_iter().filter(|(_, (_, refused, _))| *refused > 0) {
+        for (shard, (all, refused, bytes, index)) in shards {
+            if refused == 0 {
+                continue;
+            }
             let lane = self.lane(index);
             if lane.shard == shard {
                 lane.refused += refused as u64;
+                lane.bucket.give_back(refused, bytes);
                 lane.bucket.refused(refused as f64 / all as f64, now);
             }
         }
@@ -106,10 +111,15 @@ impl Pipeline {
     /// The service stored it. Only of an aggregate does it matter where: a reader takes a record for a stray whose key
     /// is not its shard's, and the KCL then drops the whole aggregate.
     fn placed(&mut self, batch: Batch, place: Place, began: Instant, now: Instant) {
-        let is_expected = batch.shard.as_ref() == Some(&place.shard);
-        if !is_expected && batch.shard.is_some() {
+        let target = batch.shard.as_ref();
+        if target.is_some_and(|target| target.id != place.shard) {
             self.map.contradicted(began, now);
         }
+        // A newer list may show the shard with another range. One that has left it out tells nothing.
+        let range = self.map.range(&place.shard);
+        let is_expected = target.is_some_and(|target| {
+            target.id == place.shard && range.is_none_or(|range| range == target.range)
+        });
         if is_expected || !batch.is_aggregate() {
             return self.stored(batch, &place, began, now);
         }
@@ -126,6 +136,10 @@ impl Pipeline {
             None => {
                 batch.expires().into_iter().for_each(|expires| self.sweep_by(expires));
                 self.undecided.push(Undecided { batch, place, began });
+                // That it went there may be older than the list. That the list does not tell is seen now.
+                if self.map.is_known() {
+                    self.map.contradicted(now, now);
+                }
             }
         }
     }
@@ -143,6 +157,11 @@ impl Pipeline {
             may_be_stored: true,
         };
         self.attempted(&mut batch, error, began, now);
+        let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
+        if lane.is_some_and(|index| self.lanes[index].target() == batch.shard) {
+            // Until there is another list, all of it would go the same way at once.
+            return self.retry(batch, now);
+        }
         if let Some(batch) = self.expire(batch, now) {
             self.dissolve(batch.into_records());
         }
@@ -153,9 +172,21 @@ impl Pipeline {
         for undecided in std::mem::take(&mut self.undecided) {
             self.judge(undecided, now);
         }
-        if !self.undecided.is_empty() {
-            self.map.contradicted(now, now);
-        }
+    }
+
+    /// Takes out the aggregates that are stored somewhere, in the right shard or not.
+    pub(super) fn give_up_undecided(&mut self, now: Instant) -> Vec<Batch> {
+        let undecided = std::mem::take(&mut self.undecided);
+        let give_up = |Undecided { mut batch, place, began }| {
+            let message = format!(
+                "the producer ended before it knew whether {} is the shard of all records",
+                place.shard
+            );
+            let error = AttemptError { code: "Stopped".to_owned(), message, may_be_stored: true };
+            self.attempted(&mut batch, error, began, now);
+            batch
+        };
+        undecided.into_iter().map(give_up).collect()
     }
 
     fn stored(&mut self, batch: Batch, place: &Place, began: Instant, now: Instant) {

@@ -13,12 +13,20 @@ use crate::backoff::Backoff;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// A shard as a list showed it. Its id alone does not tell it: those of a stream that was deleted and created again under
+/// its name are the same, with other ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) id: ShardId,
+    pub(crate) range: HashRange,
+}
+
 /// The list of shards: when it has to be asked for, and what the last one said. It is used while a newer one is on its
 /// way.
 #[derive(Debug)]
 pub(crate) struct ShardMap {
     ranges: HashMap<ShardId, HashRange>,
-    open: Vec<(ShardId, HashRange)>,
+    open: Vec<Target>,
     listing: Listing,
     /// When the list was asked for that is known.
     known_since: Option<Instant>,
@@ -84,9 +92,9 @@ impl ShardMap {
         let mut open: Vec<_> = shards
             .iter()
             .filter(|shard| shard.is_open())
-            .map(|shard| (shard.id.clone(), shard.hash_range))
+            .map(|shard| Target { id: shard.id.clone(), range: shard.hash_range })
             .collect();
-        open.sort_by_key(|(_, range)| (range.end, range.start));
+        open.sort_by_key(|target| (target.range.end, target.range.start));
         self.ranges = shards.into_iter().map(|shard| (shard.id, shard.hash_range)).collect();
         let is_new = open != self.open;
         if is_new {
@@ -117,13 +125,18 @@ impl ShardMap {
         }
     }
 
+    /// Whether no list is on its way or has to be asked for.
+    pub(crate) fn is_known(&self) -> bool {
+        self.listing == Listing::Known
+    }
+
     /// Whether nothing is known yet and the first reply is still to come.
     pub(crate) fn is_awaited(&self) -> bool {
         self.known_since.is_none() && !self.has_failed
     }
 
     /// The open shards, by the ends of their ranges.
-    pub(crate) fn open(&self) -> &[(ShardId, HashRange)] {
+    pub(crate) fn open(&self) -> &[Target] {
         &self.open
     }
 
@@ -158,7 +171,7 @@ mod tests {
         assert!(
             map.listed(Ok(vec![closed, shard(1, 50, 99), shard(3, 25, 49), shard(2, 0, 24)]), now + SECOND)
         );
-        let open: Vec<_> = map.open().iter().map(|(id, _)| id.as_str().to_owned()).collect();
+        let open: Vec<_> = map.open().iter().map(|target| target.id.as_str().to_owned()).collect();
         assert_eq!(open, ["shardId-2", "shardId-3", "shardId-1"]);
         assert_eq!(map.range(&"shardId-0".into()), Some(shard(0, 0, 49).hash_range));
     }

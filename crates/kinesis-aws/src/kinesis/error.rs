@@ -30,7 +30,7 @@ impl Call<'_> {
         let kind = kind(&failure);
         let advice = failure
             .advice(&format!("kinesis:{}", self.operation))
-            .or_else(|| advice(kind).map(str::to_owned));
+            .or_else(|| advice(self.operation, kind).map(str::to_owned));
         StreamError {
             kind,
             message: sentence(&self.to_string(), self.place, &failure.text, advice.as_deref()),
@@ -78,15 +78,42 @@ fn kind(failure: &Failure) -> StreamErrorKind {
     }
 }
 
-fn advice(kind: StreamErrorKind) -> Option<&'static str> {
+fn advice(operation: &str, kind: StreamErrorKind) -> Option<&'static str> {
+    let puts = operation == "PutRecords";
     match kind {
+        StreamErrorKind::Throttled if puts => Some("if it goes on, send less or add shards"),
         StreamErrorKind::Throttled => Some("if it goes on, read less often or add shards"),
         StreamErrorKind::ExpiredIterator => Some("a new iterator is needed"),
         StreamErrorKind::NotFound => Some("check the stream's name, the region and the account"),
+        StreamErrorKind::InvalidArgument if puts => {
+            Some("check that no record is larger than the stream allows")
+        }
         StreamErrorKind::InvalidArgument => Some("check the position to start from"),
+        StreamErrorKind::Encryption if puts => {
+            Some("check that the stream's KMS key is enabled, and allow kms:GenerateDataKey with it")
+        }
         StreamErrorKind::Encryption => {
             Some("check that the stream's KMS key is enabled, and allow kms:Decrypt with it")
         }
         StreamErrorKind::Denied | StreamErrorKind::Unavailable => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_gets_other_advice_than_a_reader() {
+        for kind in
+            [StreamErrorKind::Throttled, StreamErrorKind::InvalidArgument, StreamErrorKind::Encryption]
+        {
+            let (put, get) = (advice("PutRecords", kind).unwrap(), advice("GetRecords", kind).unwrap());
+            for word in ["read", "position", "kms:Decrypt"] {
+                assert!(!put.contains(word), "{put}");
+            }
+            assert_ne!(put, get);
+        }
+        assert!(advice("PutRecords", StreamErrorKind::Encryption).unwrap().contains("kms:GenerateDataKey"));
     }
 }

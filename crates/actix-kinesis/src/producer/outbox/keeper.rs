@@ -94,7 +94,9 @@ impl Keeper {
             sent: 0,
             stop: None,
         };
-        for entry in entries {
+        let stream: Arc<str> = keeper.producer.conf.stream_name.as_str().into();
+        for mut entry in entries {
+            entry.stream.get_or_insert_with(|| Arc::clone(&stream));
             keeper.room.found(entry.bytes);
             match entry.parked {
                 Some(_) => drop(keeper.parked.insert(entry.number, entry)),

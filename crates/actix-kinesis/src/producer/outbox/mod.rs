@@ -30,6 +30,7 @@
 //!   `ordering = partition-key`, which has one Kinesis record of a key under way and never gives one up for a later one.
 //!   That is the order in which each is stored for the first time; a copy may come behind later ones: `1 2 1 3`. A
 //!   parked event is the exception: those behind it go on, and when it is sent after all it goes behind them.
+//! - **Its stream** is settled when an event is accepted. Another `stream-name` at a later start is for later events.
 //! - **For ever.** While a stream cannot be reached, throttles, does not exist, or lacks a permission or a key, its
 //!   events wait and are tried again with the pauses of `retry-backoff`; nothing else is held up. `record-ttl`,
 //!   `fail-if-throttled` and `ordering` have no effect on an outbox.
@@ -154,11 +155,11 @@ impl Outbox {
         event: ProducerEvent,
         message_id: MessageId,
     ) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
-        let kept = Kept { message_id, event, accepted: SystemTime::now() };
+        let kept = self.kept(&event, message_id);
         let taken = self.check(&kept).and_then(|()| self.room.take(kept.bytes()));
         let handed_over = match taken {
-            Ok(()) => Ok(self.hand_over(kept)),
-            Err(reason) => Err(OutboxError::new(kept.event, reason)),
+            Ok(()) => Ok(self.hand_over(kept, event)),
+            Err(reason) => Err(OutboxError::new(event, reason)),
         };
         async move { handed_over?.await }
     }
@@ -173,18 +174,18 @@ impl Outbox {
         message_id: MessageId,
         wait: Duration,
     ) -> Result<Accepted, OutboxError> {
-        let kept = Kept { message_id, event, accepted: SystemTime::now() };
+        let kept = self.kept(&event, message_id);
         if let Err(reason) = self.check(&kept) {
-            return Err(OutboxError::new(kept.event, reason));
+            return Err(OutboxError::new(event, reason));
         }
         let deadline = Instant::now().checked_add(wait).unwrap_or_else(far_away);
         loop {
             let mut freed = pin!(self.room.freed());
             freed.as_mut().enable();
             match self.room.take(kept.bytes()) {
-                Ok(()) => return self.hand_over(kept).await,
+                Ok(()) => return self.hand_over(kept, event).await,
                 Err(OutboxReason::Full) if timeout_at(deadline, freed).await.is_ok() => {}
-                Err(reason) => return Err(OutboxError::new(kept.event, reason)),
+                Err(reason) => return Err(OutboxError::new(event, reason)),
             }
         }
     }
@@ -237,20 +238,32 @@ impl Outbox {
         stopped.await.unwrap_or_default()
     }
 
+    /// What is kept of an event: with the name of its stream, for that of the configuration may be another at the next
+    /// start.
+    fn kept(&self, event: &ProducerEvent, message_id: MessageId) -> Kept {
+        let mut event = event.clone();
+        event.stream.get_or_insert_with(|| self.conf.stream_name.as_str().into());
+        Kept { message_id, event, accepted: SystemTime::now() }
+    }
+
     fn check(&self, kept: &Kept) -> Result<(), OutboxReason> {
         kept.event
             .check(self.conf.max_record_size)
             .map_err(|invalid| OutboxReason::Invalid(Arc::new(invalid)))
     }
 
-    /// Hands over an event that has room.
-    fn hand_over(&self, kept: Kept) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
-        let (event, room) = (kept.event.clone(), Arc::clone(&self.room));
+    /// Hands over an event that has room. As `event` it comes back.
+    fn hand_over(
+        &self,
+        kept: Kept,
+        event: ProducerEvent,
+    ) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
+        let room = Arc::clone(&self.room);
         let (done, accepted) = oneshot::channel();
         self.command(Command::Accept { kept, done });
         async move {
             match accepted.await {
-                Ok(accepted) => accepted,
+                Ok(accepted) => accepted.map_err(|error| OutboxError::new(event, error.reason)),
                 // The runtime of the outbox shuts down.
                 Err(_) => Err(OutboxError::new(event, room.closed().unwrap_or(OutboxReason::Stopped))),
             }

@@ -60,7 +60,7 @@ impl Kept {
 pub struct Entry {
     /// Its number. Those of a partition key are sent in this order.
     pub number: u64,
-    /// The stream, if it is another than that of the configuration.
+    /// The stream. None stands for that of the configuration; an outbox names it in all that it adds.
     pub stream: Option<Arc<str>>,
     /// The hash key of the partition key.
     pub group: HashKey,

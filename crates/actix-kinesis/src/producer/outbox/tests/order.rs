@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use kinesis_lease::StreamErrorKind;
 
-use super::world::{Reply, World, event, open, until_sent};
+use super::world::{Reply, World, conf, event, open, send_all, until_sent};
+use crate::producer::outbox::Outbox;
 
 const KEYS: usize = 5;
 
@@ -59,4 +60,35 @@ async fn each_key_is_complete_and_in_order_after_failures_and_restarts_by_chance
         assert_complete(&world, &sent, seed);
         outbox.stop(Duration::ZERO).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn naming_the_stream_of_the_configuration_makes_no_difference_to_the_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::working();
+    let outbox = open(&directory, &world).await;
+    let events = (0..10).map(|number| event("key", number));
+    send_all(&outbox, events.map(|it| if it.payload[0] < b'5' { it } else { it.with_stream("orders") }))
+        .await;
+    until_sent(&outbox).await;
+    assert_eq!(world.payloads("key"), (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_goes_to_the_stream_of_the_configuration_that_accepted_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::unreachable();
+    let outbox = open(&directory, &world).await;
+    outbox.send(event("key", 1)).await.unwrap();
+    outbox.stop(Duration::ZERO).await;
+    world.answers(|_, _| Reply::Stored);
+    let mut conf = conf(&directory);
+    conf.stream_name = "others".to_owned();
+    let outbox = Outbox::builder(conf).api(world.clone()).open().await.unwrap();
+    outbox.send(event("key", 2)).await.unwrap();
+    until_sent(&outbox).await;
+    let mut streams: Vec<_> =
+        world.stored().into_iter().map(|(stream, _, payload)| (payload, stream)).collect();
+    streams.sort();
+    assert_eq!(streams, [("1".to_owned(), "orders".to_owned()), ("2".to_owned(), "others".to_owned())]);
 }

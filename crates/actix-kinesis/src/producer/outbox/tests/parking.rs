@@ -36,7 +36,7 @@ async fn a_refused_event_is_parked_and_the_others_of_its_key_go_on() {
     assert_eq!(world.payloads("key"), ["1", "2", "3"]);
     let parked = outbox.parked(0, 10).await.unwrap();
     let [parked] = &parked[..] else { panic!("{parked:?}") };
-    assert_eq!(parked.event, event("key", "poison"));
+    assert_eq!(parked.event, event("key", "poison").with_stream("orders"));
     assert!(parked.reason.contains("InvalidArgument"), "{}", parked.reason);
     assert_eq!(outbox.status().parked, 1);
     assert!(outbox.parked(parked.number, 10).await.unwrap().is_empty());

@@ -143,7 +143,10 @@ async fn the_actor_answers_acceptance_and_the_recipient_is_told_the_outcome_acro
             outbox.send_with_id(event("key", 2), "second".into()).await.unwrap();
             let outcome = outcomes.recv().await.unwrap();
             let OutboxOutcome::Parked(parked) = outcome else { panic!("{outcome:?}") };
-            assert_eq!((parked.message_id.as_str(), parked.event), ("second", event("key", 2)));
+            assert_eq!(
+                (parked.message_id.as_str(), parked.event),
+                ("second", event("key", 2).with_stream("orders"))
+            );
         })
         .await;
 }

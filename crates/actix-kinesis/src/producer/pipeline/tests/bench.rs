@@ -30,6 +30,9 @@ pub(super) struct Stored {
     /// The indices of its events, in order, with their hash keys.
     pub(super) events: Vec<(usize, HashKey)>,
     pub(super) range: HashRange,
+    /// Whether nothing can tell that it is in a wrong shard: the list had the shard with another range when the reply came,
+    /// or the stream is deleted since.
+    pub(super) is_mistaken: bool,
 }
 
 impl Stored {
@@ -71,17 +74,12 @@ pub(super) fn conf() -> ProducerConf {
 impl Bench {
     /// A pipeline that does not know the shards yet.
     pub(super) fn blank(conf: ProducerConf, shards: u32) -> Self {
-        let (now, part) = (Instant::now(), u128::MAX / u128::from(shards));
-        let shards = (0..shards).map(|index| {
-            let start = part * u128::from(index) + u128::from(index != 0);
-            let end = if index + 1 == shards { u128::MAX } else { part * u128::from(index + 1) };
-            shard(index, start, end)
-        });
+        let now = Instant::now();
         Self {
             pipeline: Pipeline::new(Arc::new(conf), now, fastrand::Rng::with_seed(7)),
             now,
             begin: now,
-            shards: shards.collect(),
+            shards: equal(shards),
             stored: Vec::new(),
             waiting: Vec::new(),
             is_listing: false,
@@ -226,7 +224,8 @@ impl Bench {
             self.shards.iter().find(|shard| shard.is_open() && shard.hash_range.contains(key)).unwrap();
         let place = PutPlace { shard: open.id.clone(), sequence: (self.stored.len() as u128).into() };
         let (shard, range) = (open.id.clone(), open.hash_range);
-        self.stored.push(Stored { shard, range, events: events(&record), record });
+        let is_mistaken = self.pipeline.map.range(&shard).is_some_and(|listed| listed != range);
+        self.stored.push(Stored { shard, range, is_mistaken, events: events(&record), record });
         place
     }
 
@@ -239,6 +238,12 @@ impl Bench {
         self.shards[at].ending_sequence = Some(1.into());
         let number = self.shards.len() as u32;
         self.shards.extend([shard(number, start.0, middle), shard(number + 1, middle + 1, end.0)]);
+    }
+
+    /// Deletes the stream and creates it again under its name. Ids begin anew.
+    pub(super) fn create_again(&mut self, shards: u32) {
+        self.stored.iter_mut().for_each(|stored| stored.is_mistaken = true);
+        self.shards = equal(shards);
     }
 
     pub(super) fn flush(&mut self) -> mpsc::UnboundedReceiver<Flushed> {
@@ -262,6 +267,17 @@ impl Bench {
     pub(super) fn succeeded(&self) -> usize {
         self.outcomes.values().filter(|outcome| outcome.is_ok()).count()
     }
+}
+
+/// So many shards of one size.
+fn equal(shards: u32) -> Vec<Shard> {
+    let part = u128::MAX / u128::from(shards);
+    let shards = (0..shards).map(|index| {
+        let start = part * u128::from(index) + u128::from(index != 0);
+        let end = if index + 1 == shards { u128::MAX } else { part * u128::from(index + 1) };
+        shard(index, start, end)
+    });
+    shards.collect()
 }
 
 pub(super) fn error(kind: StreamErrorKind) -> StreamError {

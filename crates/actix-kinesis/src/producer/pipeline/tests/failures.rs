@@ -90,6 +90,16 @@ fn an_event_is_given_back_when_its_time_is_over_with_the_last_cause() {
 }
 
 #[test]
+fn an_event_with_the_longest_time_there_is_does_not_expire() {
+    let mut conf = single();
+    conf.record_ttl = std::time::Duration::MAX;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.run(SECOND);
+    assert_eq!(bench.succeeded(), 1);
+}
+
+#[test]
 fn younger_events_of_an_aggregate_outlive_the_older_ones() {
     let mut conf = conf();
     conf.record_max_buffered_time = 2 * SECOND;
@@ -251,6 +261,36 @@ fn an_aggregate_over_two_shards_is_sent_again_whole_and_one_within_a_shard_is_no
 }
 
 #[test]
+fn a_stream_that_is_created_again_takes_what_was_meant_for_its_former_shards() {
+    let mut bench = Bench::new(conf(), 2);
+    let send = |bench: &mut Bench, byte: u128| {
+        let key = kinesis_record::HashKey(byte << 120);
+        bench.send_event(|it| ProducerEvent::new("key", it).with_explicit_hash_key(key), 0)
+    };
+    // Two aggregates under way, of which the first is one for the new shards as well.
+    for byte in [0, 1, 130, 250] {
+        send(&mut bench, byte);
+    }
+    bench.pass(100 * MS);
+    assert_eq!(bench.waiting[0].records.len(), 2);
+    // Its third shard is known by its place: this brings the list.
+    send(&mut bench, 255);
+    bench.pass(100 * MS);
+    bench.create_again(3);
+    send(&mut bench, 2);
+    send(&mut bench, 120);
+    bench.answer(1, |_, _| None);
+    bench.list();
+    let mut flushed = bench.flush();
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.pipeline.outstanding()), (7, 0));
+    assert_eq!(flushed.try_recv().map(|flushed| flushed.sent), Ok(6));
+    let placed = bench.outcomes.values().map(|outcome| outcome.as_ref().unwrap().sequence.as_str());
+    let placed: Vec<usize> = placed.map(|sequence| sequence.parse().unwrap()).collect();
+    assert!(placed.into_iter().all(|at| !bench.stored[at].is_dropped()));
+}
+
+#[test]
 fn a_list_that_does_not_come_fails_what_hangs_on_it_when_its_time_is_over() {
     let mut bench = Bench::new(conf(), 1);
     bench.split(0);
@@ -268,6 +308,27 @@ fn a_list_that_does_not_come_fails_what_hangs_on_it_when_its_time_is_over() {
 }
 
 #[test]
+fn a_list_is_asked_for_when_a_newer_one_than_the_call_does_not_show_its_shard() {
+    let mut bench = Bench::new(conf(), 1);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.send("single");
+    bench.pass(100 * MS);
+    let before = bench.shards.clone();
+    bench.split(0);
+    bench.answer(1, |_, _| None);
+    // The list is late.
+    let split = std::mem::replace(&mut bench.shards, before);
+    bench.list();
+    bench.shards = split;
+    bench.answer(0, |_, _| None);
+    bench.run(5 * SECOND);
+    assert_eq!(bench.succeeded(), 21);
+}
+
+#[test]
 fn what_is_given_up_tells_whether_it_was_under_way() {
     let mut bench = Bench::new(single(), 1);
     bench.send("key-0");
@@ -278,6 +339,22 @@ fn what_is_given_up_tells_whether_it_was_under_way() {
     let errors: Vec<_> = bench.outcomes.values().map(|outcome| outcome.as_ref().unwrap_err()).collect();
     assert!(errors.iter().all(|error| matches!(error.reason, SendReason::Stopped(_))), "{errors:?}");
     assert_eq!((errors[0].may_be_stored(), errors[1].may_be_stored()), (true, false));
+}
+
+#[test]
+fn an_aggregate_that_is_given_up_before_its_shard_is_known_may_be_stored() {
+    let mut bench = Bench::new(conf(), 1);
+    bench.split(0);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.answer(0, |_, _| None);
+    bench.pipeline.abandon(bench.now);
+    bench.poll();
+    let may_be_stored =
+        bench.outcomes.values().filter(|outcome| outcome.as_ref().is_err_and(|it| it.may_be_stored()));
+    assert_eq!(may_be_stored.count(), 20);
 }
 
 #[test]

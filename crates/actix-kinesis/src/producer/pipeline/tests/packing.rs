@@ -202,6 +202,21 @@ fn a_flush_sends_at_once_and_reports_what_became_of_all_before_it() {
 }
 
 #[test]
+fn what_comes_after_a_flush_is_packed_while_its_outcome_is_awaited() {
+    let mut bench = Bench::new(conf(), 1);
+    bench.send("flushed");
+    let _flushed = bench.flush();
+    assert_eq!(waiting(&bench), [[[0]]]);
+    for _ in 0..3 {
+        bench.send("later");
+        bench.pass(20 * MS);
+    }
+    assert_eq!(bench.waiting.len(), 1);
+    bench.pass(100 * MS);
+    assert_eq!(waiting(&bench)[1..], [[[1, 2, 3]]]);
+}
+
+#[test]
 fn events_wait_for_the_first_list_of_shards_and_are_then_packed() {
     let mut bench = Bench::blank(conf(), 2);
     for key in 0..20 {
