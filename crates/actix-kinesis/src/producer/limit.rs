@@ -75,12 +75,6 @@ impl Bucket {
         self.bytes -= bytes as f64;
     }
 
-    /// Gives back the tokens of records that were refused. What does not fit goes with the next [`fill`](Self::fill).
-    pub(crate) fn give_back(&mut self, records: usize, bytes: usize) {
-        self.records += records as f64;
-        self.bytes += bytes as f64;
-    }
-
     /// How long it takes until a record of so many bytes may go.
     pub(crate) fn wait(&self, bytes: usize) -> Duration {
         let records = (1.0_f64.min(RECORDS * self.rate()) - self.records) / (RECORDS * self.rate());

@@ -71,7 +71,7 @@ impl Pipeline {
 
     /// Lets the rate of each shard follow the share of records that it refused.
     fn adapt(&mut self, batches: &[Batch], replies: &[PutReply], now: Instant) {
-        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize, usize)> = BTreeMap::new();
+        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize)> = BTreeMap::new();
         for (batch, reply) in batches.iter().zip(replies) {
             let shard = match (&batch.shard, reply) {
                 // What went without a prediction counts where it arrived.
@@ -82,21 +82,16 @@ impl Pipeline {
                 (shard, _) => shard.as_ref().map(|target| target.id.clone()),
             };
             let is_refused = reply.as_ref().is_err_and(PutRefusal::is_throttled);
-            let (all, refused, bytes, index) = shards.entry(shard).or_default();
+            let (all, refused, index) = shards.entry(shard).or_default();
             *all += 1;
             *refused += usize::from(is_refused);
-            *bytes += if is_refused { batch.size() } else { 0 };
             *index =
                 batch.records().first().and_then(|first| self.route(first.hash_key)).unwrap_or(usize::MAX);
         }
-        for (shard, (all, refused, bytes, index)) in shards {
-            if refused == 0 {
-                continue;
-            }
+        for (shard, (all, refused, index)) in shards.into_iter().filter(|(_, (_, refused, _))| *refused > 0) {
             let lane = self.lane(index);
             if lane.shard == shard {
                 lane.refused += refused as u64;
-                lane.bucket.give_back(refused, bytes);
                 lane.bucket.refused(refused as f64 / all as f64, now);
             }
         }

@@ -148,8 +148,6 @@ fn a_shard_that_has_refused_a_large_record_for_long_soon_takes_others() {
         await_call(&mut bench);
         bench.answer(0, |_, _| Some(THROTTLED));
     }
-    let refused = bench.now - bench.begin;
-    assert!(refused < 20 * SECOND, "what is refused does not use up the rate: {refused:?}");
     await_call(&mut bench);
     bench.answer(0, |_, _| None);
     let sent = bench.now;
