@@ -105,6 +105,7 @@ fn build(copied: &Path, target: &Path) -> Result<String, String> {
     program.ok_or_else(|| String::from_utf8_lossy(&built.stderr).into_owned())
 }
 
+/// `cargo test --test fleet_simulation planted_bugs -- --ignored --nocapture`
 #[test]
 #[ignore = "builds the workspace once for each bug, which takes many minutes"]
 fn planted_bugs_are_caught() {

@@ -130,34 +130,6 @@ fn a_hot_shard_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_shard_that_has_refused_a_large_record_for_long_soon_takes_others() {
-    let mut conf = single();
-    conf.rate_limit = 100;
-    conf.record_ttl = 3_600 * SECOND;
-    conf.retry_backoff.min = 50 * MS;
-    conf.retry_backoff.max = 50 * MS;
-    let mut bench = Bench::new(conf, 1);
-    let await_call = |bench: &mut Bench| {
-        while bench.waiting.is_empty() {
-            let at = bench.pipeline.wake_at().unwrap();
-            bench.pass(at - bench.now);
-        }
-    };
-    bench.send_event(|it| ProducerEvent::new("key", it), 1 << 20);
-    for _ in 0..100 {
-        await_call(&mut bench);
-        bench.answer(0, |_, _| Some(THROTTLED));
-    }
-    await_call(&mut bench);
-    bench.answer(0, |_, _| None);
-    let sent = bench.now;
-    bench.send("key");
-    await_call(&mut bench);
-    let waited = bench.now - sent;
-    assert!(waited < 10 * SECOND, "the rate rises meanwhile: {waited:?}");
-}
-
-#[test]
 fn without_load_it_sleeps() {
     let mut bench = Bench::new(conf(), 4);
     bench.send("key");
