@@ -134,7 +134,8 @@ impl PutApi for Broken {
 
 #[test]
 fn the_end_of_the_runtime_gives_every_event_back() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let mut conf = ProducerConf::new(STREAM);
     conf.max_outstanding_requests = 10;
     let producer = KinesisProducer::builder(conf).api(Arc::new(Broken::default())).start();

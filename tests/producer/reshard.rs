@@ -1,5 +1,7 @@
 //! Shards that are split and merged while events are sent.
 
+use std::collections::VecDeque;
+
 use actix_kinesis::config::Ordering;
 use actix_kinesis::producer::Sending;
 
@@ -16,18 +18,24 @@ async fn a_reshard_loses_nothing_and_keeps_the_order() {
         conf.aggregation.enabled = is_aggregated;
         conf.record_max_buffered_time = 5 * MS;
         let producer = start(conf).await;
-        let mut sendings: Vec<Sending> = Vec::new();
+        let mut under_way: VecDeque<Vec<Sending>> = VecDeque::new();
+        let mut stored = Vec::new();
         for round in 0..100 {
-            sendings.extend((0..40).map(|index| producer.send(event(round * 40 + index, 64))));
+            under_way.push_back((0..40).map(|index| producer.send(event(round * 40 + index, 64))).collect());
             match round {
                 20 => drop(aws.split(STREAM, "shardId-000000000000").unwrap()),
                 40 => drop(aws.split(STREAM, "shardId-000000000001").unwrap()),
                 70 => drop(aws.merge(STREAM, "shardId-000000000002", "shardId-000000000003").unwrap()),
                 _ => {}
             }
-            tokio::time::sleep(2 * MS).await;
+            if under_way.len() > 5 {
+                stored.extend(results(under_way.pop_front().unwrap()).await);
+            }
         }
-        let results = results(sendings).await;
+        for sendings in under_way {
+            stored.extend(results(sendings).await);
+        }
+        let results = stored;
         assert_told(&aws, &results);
         assert_once_each(&aws, 4_000);
         if ordering == Ordering::PartitionKey {

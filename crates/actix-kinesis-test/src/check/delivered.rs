@@ -135,9 +135,11 @@ impl Checker {
     fn under_way(&mut self, worker: &str, shard: &str, position: &Position, attempt: u32) {
         let history = self.worker(worker);
         history.in_flight.insert((shard.to_owned(), position.clone()));
-        let (in_flight, shards) = (history.in_flight.len() as u64, history.shards.len() as u64);
+        let is_only_one = history.in_flight.iter().filter(|(of, _)| of == shard).count() == 1;
+        let in_flight = history.in_flight.len() as u64;
         if let Some(limit) = self.rules.max_in_flight
-            && in_flight > limit.max(shards)
+            && in_flight > limit
+            && !is_only_one
         {
             let text = format!(
                 "{worker} has {in_flight} events under way with {shard} {position} ({attempt}), {limit} are allowed"

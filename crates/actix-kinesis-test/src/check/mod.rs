@@ -52,7 +52,7 @@ pub struct Rules {
     /// From when faults are over, or a record is put if that is later, the record is done with and stored within this
     /// time, and so are closed shards. Not checked without it.
     pub progress: Option<Duration>,
-    /// The most events that a process may have under way; one for each shard is always allowed.
+    /// The most events that a process may have under way. One of each shard is always allowed, whatever the others have.
     pub max_in_flight: Option<u64>,
     /// The most memory that the events of a process may take, in bytes.
     pub max_bytes: Option<u64>,
@@ -303,7 +303,7 @@ impl Checker {
     fn loaded(&mut self, worker: &str, in_flight: u64, bytes: u64) {
         let shards = self.worker(worker).shards.len() as u64;
         if let Some(limit) = self.rules.max_in_flight
-            && in_flight > limit.max(shards)
+            && in_flight > limit + shards.saturating_sub(1)
         {
             self.violated(
                 Oracle::Memory,

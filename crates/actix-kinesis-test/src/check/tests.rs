@@ -231,7 +231,16 @@ fn what_is_under_way_stays_within_the_limits() {
     assert_eq!(check(limits(), &history(&[PUT, both])), [(Oracle::Memory, 5)]);
     assert_eq!(check(limits(), "v load in_flight=2 bytes=5"), [(Oracle::Memory, 1)]);
     assert_eq!(check(limits(), "v load in_flight=0 bytes=1001"), [(Oracle::Memory, 1)]);
-    // Each shard may have one.
+    // Each shard may have one, whatever the others have.
+    let of_b = "- put shard=b seq=7 sub=0 pk=q\n- put shard=b seq=8 sub=0 pk=q";
+    let one_each = "v delivery shard=a seq=1 sub=0 pk=k attempt=1
+        v delivery shard=b seq=7 sub=0 pk=q attempt=1
+        v answer shard=a seq=1 sub=0 done=true
+        v delivery shard=a seq=2 sub=0 pk=k attempt=1";
+    let done = "v answer shard=b seq=7 sub=0 done=true\nv answer shard=a seq=2 sub=0 done=true";
+    let last = "v delivery shard=b seq=8 sub=0 pk=q attempt=1";
+    assert_eq!(check(limits(), &history(&[PUT, of_b, one_each, done, last])), []);
+    assert_eq!(check(limits(), &history(&[PUT, of_b, one_each, last])), [(Oracle::Memory, 10)]);
     let two = "v shard-started shard=a checkpoint=LATEST\nv shard-started shard=b checkpoint=LATEST";
     assert_eq!(check(limits(), &history(&[two, "v load in_flight=2 bytes=5"])), []);
 }

@@ -112,8 +112,8 @@ pub struct WorkerConf {
     /// `shutdown-timeout`: the longest that stopping may take. 1 ms to 1 day; default 25 s. It should not be below
     /// `batch_timeout` × (`failed_message_retries` + 1). reactive-kinesis: `worker.shutdownTimeoutSeconds`.
     pub shutdown_timeout: Duration,
-    /// `max-in-flight-events`: events delivered and not yet answered, over all shards of the process. 1 to 1000000;
-    /// default 4096.
+    /// `max-in-flight-events`: events delivered and not yet answered, over all shards of the process. Each shard may have
+    /// one, whatever the others have. 1 to 1000000; default 4096.
     pub max_in_flight_events: usize,
     /// `max-bytes`: record data fetched and not yet answered, over all shards of the process. Bytes, 1 MiB to 1 TiB;
     /// default 64 MiB.
