@@ -1,86 +1,22 @@
-//! Pausing, resuming and draining shards.
+//! A paused shard keeps its lease, delivers nothing, and goes on where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use actix::Actor;
 use actix_kinesis::ShardId;
 use actix_kinesis::consumer::{
-    ConsumerNotice, EventProcessed, KinesisConsumer, OperationError, Placement, ShardState, ShardStatus,
-    ShutdownReason, World,
+    ConsumerNotice, EventProcessed, OperationError, ShardState, ShardStatus, ShutdownReason,
 };
-use kinesis_lease::Lease;
 
-use super::world::{Fault, Network, Place};
-use super::{HOUR, MINUTE, conf, new_notes, pass, start};
-use crate::recorder::{Notes, Recorder};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-/// A consumer that answers at once, and the network that it sees the place through.
-fn start_noting(place: &Place, notes: &Notes) -> (KinesisConsumer, Network) {
-    let (world, network) = place.connect();
-    let recorder = Recorder::new(notes).start();
-    let consumer = KinesisConsumer::builder(conf(), recorder.clone())
-        .notices(recorder.recipient())
-        .world(world)
-        .placement(Placement::CurrentThread)
-        .seed(1)
-        .start()
-        .unwrap();
-    (consumer, network)
-}
-
-fn put_numbers(place: &Place, numbers: std::ops::Range<usize>) {
-    for number in numbers {
-        place.put("key", number.to_string());
-    }
-}
-
-fn numbers(count: usize) -> Vec<String> {
-    (0..count).map(|number| number.to_string()).collect()
-}
-
-fn only_shard(place: &Place) -> ShardId {
-    place.shards()[0].id.clone()
-}
-
-fn row(place: &Place, shard: &ShardId) -> Lease {
-    place.rows()[shard].clone()
-}
-
-fn status_of(consumer: &KinesisConsumer, shard: &ShardId) -> ShardStatus {
-    let shards = consumer.status().shards;
-    shards.into_iter().find(|status| status.shard == *shard).expect("the shard is held")
-}
-
-fn reads(consumer: &KinesisConsumer, shard: &ShardId) -> bool {
-    consumer.status().shards.iter().any(|status| status.shard == *shard)
-}
-
-fn not_held(shard: &ShardId) -> Result<(), OperationError> {
-    Err(OperationError::NotHeld { shard: shard.clone() })
-}
-
-/// Waits until a condition outside of the notes holds.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..24 * 60 {
-        if is_so() {
-            return;
-        }
-        pass(SECOND).await;
-    }
-    panic!("waited in vain until {what}");
-}
+use super::*;
+use crate::world::Fault;
+use crate::{HOUR, MINUTE};
 
 #[actix::test]
 async fn a_paused_shard_delivers_nothing_keeps_its_lease_and_goes_on_right_behind_its_checkpoint() {
     tokio::time::pause();
-    let place = Place::new(1);
-    let shard = only_shard(&place);
-    let notes = new_notes();
-    let (consumer, network) = start_noting(&place, &notes);
+    let One { place, shard, notes, consumer, network } = one_shard();
     put_numbers(&place, 0..10);
     let noted = notes.wait_for("the events", |noted| noted.deliveries.len() == 10).await;
     consumer.pause(&shard).await.unwrap();
@@ -137,9 +73,7 @@ async fn the_other_shards_go_on_while_one_is_paused() {
     until("both are read", || consumer.status().shards.len() == 2).await;
     let paused = only_shard(&place);
     consumer.pause(&paused).await.unwrap();
-    for index in 0..20 {
-        place.put(&format!("key-{index}"), index.to_string());
-    }
+    put_by_key(&place, 0..20);
     pass(MINUTE).await;
     let noted = notes.now();
     assert!(!noted.deliveries.is_empty());
@@ -155,18 +89,13 @@ async fn what_is_under_way_may_be_answered_before_the_pause_is_there() {
     let place = Place::new(1);
     let shard = only_shard(&place);
     put_numbers(&place, 0..3);
-    let (world, _) = place.connect();
-    let notes = new_notes();
-    let (recorder, held) = Recorder::holding(&notes);
-    let consumer = start(conf(), world, recorder.start());
+    let Holding { notes, held, consumer, .. } = start_holding(&place, conf());
     let noted = notes.wait_for("two events", |noted| noted.deliveries.len() == 2).await;
     let answer = async {
         pass(SECOND).await;
         let status = status_of(&consumer, &shard);
         assert_eq!((status.state, status.in_flight), (ShardState::Paused, 2));
-        for handle in held.take() {
-            handle.answer(EventProcessed::Processed);
-        }
+        answer_all(&held);
     };
     // The second pause waits for the first.
     let (first, second, ()) = tokio::join!(consumer.pause(&shard), consumer.pause(&shard), answer);
@@ -187,10 +116,7 @@ async fn a_pause_waits_for_an_answer_as_long_as_an_event_may_take_and_what_has_n
     tokio::time::pause();
     let place = Place::new(1);
     let shard = only_shard(&place);
-    let (world, _) = place.connect();
-    let notes = new_notes();
-    let (recorder, held) = Recorder::holding(&notes);
-    let consumer = start(conf(), world, recorder.start());
+    let Holding { notes, held, consumer, .. } = start_holding(&place, conf());
     // Their time does not end at once.
     for number in 0..2 {
         put_numbers(&place, number..number + 1);
@@ -205,9 +131,7 @@ async fn a_pause_waits_for_an_answer_as_long_as_an_event_may_take_and_what_has_n
     consumer.resume(&shard).await.unwrap();
     let noted = notes.wait_for("them again", |noted| noted.deliveries.len() == 4).await;
     assert_eq!(noted.payloads(), ["0", "1", "0", "1"]);
-    for handle in held.take() {
-        handle.answer(EventProcessed::Processed);
-    }
+    answer_all(&held);
     assert!(consumer.stop().await.unwrap().is_clean());
 }
 
@@ -217,10 +141,7 @@ async fn a_shard_resumed_before_it_has_paused_is_read_on_without_a_repetition() 
     let place = Place::new(1);
     let shard = only_shard(&place);
     put_numbers(&place, 0..3);
-    let (world, _) = place.connect();
-    let notes = new_notes();
-    let (recorder, held) = Recorder::holding(&notes);
-    let consumer = start(conf(), world, recorder.start());
+    let Holding { notes, held, consumer, .. } = start_holding(&place, conf());
     notes.wait_for("two events", |noted| noted.deliveries.len() == 2).await;
     let token = status_of(&consumer, &shard).fencing_token;
     let resume = async {
@@ -229,9 +150,7 @@ async fn a_shard_resumed_before_it_has_paused_is_read_on_without_a_repetition() 
     };
     let (paused, ()) = tokio::join!(consumer.pause(&shard), resume);
     assert_eq!(paused, Ok(()), "nobody waits for a pause that is over");
-    for handle in held.take() {
-        handle.answer(EventProcessed::Processed);
-    }
+    answer_all(&held);
     let noted = notes.wait_for("the third event", |noted| noted.deliveries.len() == 3).await;
     assert_eq!(noted.payloads(), numbers(3));
     assert_eq!(status_of(&consumer, &shard).fencing_token, token, "the lease was kept");
@@ -262,10 +181,7 @@ async fn shards_that_are_not_read_here_are_told_of_and_so_is_a_stop() {
 #[actix::test]
 async fn a_pause_ends_with_the_lease_and_a_lease_that_comes_back_is_read() {
     tokio::time::pause();
-    let place = Place::new(1);
-    let shard = only_shard(&place);
-    let notes = new_notes();
-    let (consumer, network) = start_noting(&place, &notes);
+    let One { place, shard, notes, consumer, network } = one_shard();
     put_numbers(&place, 0..2);
     notes.wait_for("the events", |noted| noted.deliveries.len() == 2).await;
     consumer.pause(&shard).await.unwrap();
@@ -285,12 +201,7 @@ async fn a_pause_during_which_the_lease_is_lost_says_so() {
     let place = Place::new(1);
     let shard = only_shard(&place);
     put_numbers(&place, 0..1);
-    let (world, network) = place.connect();
-    let notes = new_notes();
-    let (recorder, _held) = Recorder::holding(&notes);
-    let mut conf = conf();
-    conf.worker.batch_timeout = HOUR;
-    let consumer = start(conf, world, recorder.start());
+    let Holding { notes, held: _held, consumer, network } = start_holding(&place, patient());
     notes.wait_for("the event", |noted| noted.deliveries.len() == 1).await;
     network.fail(|_| Fault::RequestLost);
     assert_eq!(consumer.pause(&shard).await, not_held(&shard));
@@ -305,16 +216,12 @@ async fn paused_shards_are_handed_over_when_another_instance_asks_and_read_there
     let notes = [new_notes(), new_notes()];
     let (first, _) = start_noting(&place, &notes[0]);
     until("both are read", || first.status().shards.len() == 2).await;
-    for index in 0..20 {
-        place.put(&format!("key-{index}"), index.to_string());
-    }
+    put_by_key(&place, 0..20);
     notes[0].wait_for("the events", |noted| noted.deliveries.len() == 20).await;
     for shard in place.shards() {
         first.pause(&shard.id).await.unwrap();
     }
-    for index in 0..20 {
-        place.put(&format!("key-{index}"), (20 + index).to_string());
-    }
+    put_by_key(&place, 20..40);
     let (second, _) = start_noting(&place, &notes[1]);
     until("one is handed over", || second.status().shards.len() == 1).await;
     assert_eq!(first.status().shards.len(), 1);
@@ -337,21 +244,14 @@ async fn a_consumer_with_a_paused_shard_and_one_that_pauses_stops_cleanly() {
     tokio::time::pause();
     let place = Place::new(2);
     let shards: Vec<ShardId> = place.shards().into_iter().map(|shard| shard.id).collect();
-    let (world, _) = place.connect();
-    let notes = new_notes();
-    let (recorder, held) = Recorder::holding(&notes);
-    let consumer = start(conf(), world, recorder.start());
+    let Holding { notes, held, consumer, .. } = start_holding(&place, conf());
     until("both are read", || consumer.status().shards.len() == 2).await;
     consumer.pause(&shards[0]).await.unwrap();
-    for index in 0..20 {
-        place.put(&format!("key-{index}"), "held");
-    }
+    put_by_key(&place, 0..20);
     notes.wait_for("the events", |noted| noted.deliveries.len() == 2).await;
     let answer = async {
         pass(SECOND).await;
-        for handle in held.take() {
-            handle.answer(EventProcessed::Processed);
-        }
+        answer_all(&held);
     };
     let stop = async {
         tokio::time::sleep(SECOND / 2).await;
@@ -431,10 +331,7 @@ async fn a_shard_that_waits_to_be_started_again_is_not_when_it_is_handed_over() 
 #[actix::test]
 async fn a_shard_that_is_split_while_it_is_paused_ends_when_it_is_resumed() {
     tokio::time::pause();
-    let place = Place::new(1);
-    let shard = only_shard(&place);
-    let notes = new_notes();
-    let (consumer, _) = start_noting(&place, &notes);
+    let One { place, shard, notes, consumer, .. } = one_shard();
     until("the shard is read", || reads(&consumer, &shard)).await;
     consumer.pause(&shard).await.unwrap();
     put_numbers(&place, 0..5);
@@ -454,10 +351,7 @@ async fn a_shard_that_is_split_while_it_is_paused_ends_when_it_is_resumed() {
 #[actix::test]
 async fn a_shard_that_is_paused_at_its_very_end_is_ended_all_the_same() {
     tokio::time::pause();
-    let place = Place::new(1);
-    let shard = only_shard(&place);
-    let notes = new_notes();
-    let (consumer, network) = start_noting(&place, &notes);
+    let One { place, shard, notes, consumer, network } = one_shard();
     until("the shard is read", || reads(&consumer, &shard)).await;
     // The rows of the children must be there before the end is stored.
     network.fail(|call| if call == "create" { Fault::Throttled } else { Fault::None });
@@ -471,197 +365,4 @@ async fn a_shard_that_is_paused_at_its_very_end_is_ended_all_the_same() {
     let is_end = |notice: &&ConsumerNotice| matches!(notice, ConsumerNotice::ShardEnded { .. });
     assert_eq!(notes.now().notices.iter().filter(is_end).count(), 1);
     assert!(consumer.stop().await.unwrap().is_clean());
-}
-
-/// Two consumers that share a place of four shards, two each.
-async fn share_four(notes: &[Notes; 2]) -> (Place, [KinesisConsumer; 2], Network) {
-    let place = Place::new(4);
-    let (first, _) = start_noting(&place, &notes[0]);
-    let (second, network) = start_noting(&place, &notes[1]);
-    until("the shares are even", || {
-        [&first, &second].iter().all(|consumer| consumer.status().shards.len() == 2)
-    })
-    .await;
-    pass(MINUTE).await;
-    (place, [first, second], network)
-}
-
-#[actix::test]
-async fn a_drained_shard_goes_to_the_other_instance_without_a_gap_or_a_repetition_and_stays_there() {
-    tokio::time::pause();
-    let notes = [new_notes(), new_notes()];
-    let (place, [first, second], _) = share_four(&notes).await;
-    let shard = first.status().shards[0].shard.clone();
-    first.drain(&shard).await.unwrap();
-    let mut put = 0;
-    for _ in 0..600 {
-        for key in 0..8 {
-            place.put(&format!("key-{key}"), put.to_string());
-            put += 1;
-        }
-        pass(SECOND / 5).await;
-    }
-    assert!(reads(&second, &shard));
-    assert!(!reads(&first, &shard));
-    let stopped = first.status().stopped;
-    assert_eq!((stopped.len(), &stopped[0].shard, &stopped[0].error), (1, &shard, &None));
-    pass(HOUR).await;
-    assert!(reads(&second, &shard), "it is not taken back");
-    let shares = [&first, &second].map(|consumer| consumer.status().shards.len());
-    assert_eq!(shares, [2, 2], "another one came in exchange");
-
-    let delivered = notes.each_ref().map(|notes| notes.now().deliveries);
-    assert_eq!(delivered.iter().map(Vec::len).sum::<usize>(), put);
-    let mut payloads: Vec<_> = delivered.iter().flatten().map(|delivery| &delivery.payload).collect();
-    payloads.sort();
-    payloads.dedup();
-    assert_eq!(payloads.len(), put);
-
-    first.resume(&shard).await.unwrap();
-    assert_eq!(first.status().stopped, []);
-    assert!(first.stop().await.unwrap().is_clean());
-    assert!(second.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
-async fn a_drained_shard_is_read_on_if_nobody_asks_and_the_offer_is_withdrawn_when_it_is_resumed() {
-    tokio::time::pause();
-    let place = Place::new(1);
-    let shard = only_shard(&place);
-    let notes = new_notes();
-    let (consumer, _) = start_noting(&place, &notes);
-    until("the shard is read", || reads(&consumer, &shard)).await;
-    consumer.drain(&shard).await.unwrap();
-    consumer.drain(&shard).await.unwrap();
-    let status = status_of(&consumer, &shard);
-    assert_eq!((status.state, status.is_offered), (ShardState::Reading, true));
-    pass(SECOND).await;
-    assert!(row(&place, &shard).is_offered);
-    pass(HOUR).await;
-    put_numbers(&place, 0..2);
-    notes.wait_for("the events", |noted| noted.deliveries.len() == 2).await;
-
-    // A drained shard can be paused, and both end at once.
-    consumer.pause(&shard).await.unwrap();
-    put_numbers(&place, 2..4);
-    consumer.resume(&shard).await.unwrap();
-    assert!(!status_of(&consumer, &shard).is_offered);
-    pass(SECOND).await;
-    assert!(!row(&place, &shard).is_offered);
-    let noted = notes.wait_for("the events", |noted| noted.deliveries.len() == 4).await;
-    assert_eq!(noted.payloads(), numbers(4));
-    let (second, _) = start_noting(&place, &new_notes());
-    pass(10 * MINUTE).await;
-    assert!(reads(&consumer, &shard), "nobody asks for the only shard");
-    assert!(second.stop().await.unwrap().is_clean());
-    assert!(consumer.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
-async fn a_drained_shard_is_not_taken_back_though_nobody_reads_it_until_it_is_resumed() {
-    tokio::time::pause();
-    let notes = [new_notes(), new_notes()];
-    let (place, [first, second], network) = share_four(&notes).await;
-    let shard = first.status().shards[0].shard.clone();
-    first.drain(&shard).await.unwrap();
-    until("it is handed over", || reads(&second, &shard)).await;
-    pass(5 * MINUTE).await;
-    network.fail(|_| Fault::RequestLost);
-    until("the others are taken", || first.status().shards.len() == 3).await;
-    pass(5 * MINUTE).await;
-    assert!(!reads(&first, &shard));
-    assert_eq!(first.status().unread, std::slice::from_ref(&shard));
-    first.resume(&shard).await.unwrap();
-    until("it is taken", || reads(&first, &shard)).await;
-    pass(MINUTE).await;
-    assert_eq!(first.status().unread, []);
-    assert_eq!(place.rows().len(), 4);
-    network.heal();
-    assert!(second.stop().await.unwrap().is_clean());
-    assert!(first.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
-async fn a_shard_is_neither_paused_nor_drained_while_it_is_handed_over() {
-    tokio::time::pause();
-    let place = Place::new(2);
-    for index in 0..20 {
-        place.put(&format!("key-{index}"), index.to_string());
-    }
-    let (world, _): (World, _) = place.connect();
-    let notes = new_notes();
-    let (recorder, held) = Recorder::holding(&notes);
-    let mut patient = conf();
-    patient.worker.batch_timeout = HOUR;
-    let first = start(patient, world, recorder.start());
-    until("both have events under way", || {
-        let shards = first.status().shards;
-        shards.len() == 2 && shards.iter().all(|shard| shard.in_flight > 0)
-    })
-    .await;
-    let (second, _) = start_noting(&place, &new_notes());
-    let is_parting = |status: &ShardStatus| status.state == ShardState::HandingOver;
-    until("one is asked for", || first.status().shards.iter().any(is_parting)).await;
-    let shard = first.status().shards.into_iter().find(is_parting).unwrap().shard;
-    assert_eq!(first.pause(&shard).await, not_held(&shard));
-    assert_eq!(first.drain(&shard).await, not_held(&shard));
-    assert_eq!(first.resume(&shard).await, not_held(&shard));
-    let answer = async {
-        loop {
-            pass(SECOND / 10).await;
-            for handle in held.take() {
-                handle.answer(EventProcessed::Processed);
-            }
-        }
-    };
-    let handed_over = until("it is handed over", || reads(&second, &shard));
-    tokio::select! { () = answer => {}, () = handed_over => {} }
-    first.stop_within(SECOND).await.unwrap();
-    assert!(second.stop().await.unwrap().is_clean());
-}
-
-#[actix::test]
-async fn pauses_drains_and_resumes_at_random_lose_repeat_and_reorder_nothing() {
-    tokio::time::pause();
-    for seed in 0..10 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let place = Place::new(4);
-        let notes = new_notes();
-        let consumers = [(); 3].map(|()| start_noting(&place, &notes).0);
-        let mut put = 0;
-        for step in 0..600 {
-            for _ in 0..random.usize(0..4) {
-                place.put(&format!("key-{}", random.usize(0..16)), put.to_string());
-                put += 1;
-            }
-            let shards = place.shards();
-            let shard = &shards[random.usize(0..shards.len())];
-            let consumer = &consumers[random.usize(0..consumers.len())];
-            // Most of them are told that the shard is not theirs.
-            let _ = match random.u8(0..12) {
-                0 => consumer.pause(&shard.id).await,
-                1 => consumer.drain(&shard.id).await,
-                2..5 => consumer.resume(&shard.id).await,
-                _ => Ok(()),
-            };
-            if step % 200 == 100 && shard.is_open() {
-                place.split(shard);
-            }
-            pass(random.u32(0..10) * SECOND / 10).await;
-        }
-        for consumer in &consumers {
-            for shard in place.shards() {
-                let _ = consumer.resume(&shard.id).await;
-            }
-        }
-        let noted = notes.wait_for("all records", |noted| noted.deliveries.len() >= put).await;
-        assert_eq!(noted.deliveries.len(), put, "seed {seed}");
-        for (key, payloads) in noted.first_by_key() {
-            let numbers: Vec<usize> = payloads.iter().map(|payload| payload.parse().unwrap()).collect();
-            assert!(numbers.is_sorted(), "seed {seed}: {key}: {numbers:?}");
-        }
-        for consumer in consumers {
-            assert!(consumer.stop().await.unwrap().is_clean(), "seed {seed}");
-        }
-    }
 }
