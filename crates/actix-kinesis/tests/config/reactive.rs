@@ -1,17 +1,12 @@
 //! Configurations written for reactive-kinesis.
 
-#![allow(clippy::panic, clippy::unwrap_used)]
-
-mod config_support;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use crate::SECOND;
+use crate::support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
 use actix_kinesis::config::{ConfigLoader, InitialPosition, KinesisConfig, ProducerConf};
-use config_support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
-
-const SECOND: Duration = Duration::from_secs(1);
 
 fn journal() -> KinesisConfig {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/reactive-application.conf");
