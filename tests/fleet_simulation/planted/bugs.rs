@@ -19,6 +19,7 @@ const TAKE: &str = "crates/kinesis-lease/src/coordinator/take.rs";
 const WATCH: &str = "crates/kinesis-lease/src/coordinator/watch.rs";
 const POSITION: &str = "crates/kinesis-record/src/position.rs";
 const WORKER: &str = "crates/actix-kinesis/src/consumer/worker.rs";
+const SILENCE: &str = "crates/actix-kinesis/src/consumer/worker/silence.rs";
 const TRACKER: &str = "crates/actix-kinesis/src/consumer/tracker.rs";
 const CHECKPOINT: &str = "crates/actix-kinesis/src/consumer/checkpoint.rs";
 const SHARD: &str = "crates/actix-kinesis/src/consumer/supervisor/shard.rs";
@@ -168,7 +169,7 @@ pub struct Position {",
     },
     Bug {
         name: "an event without an answer in time is forgotten",
-        file: WORKER,
+        file: SILENCE,
         find: "self.tracker.fail(sent.id, sent.attempt, FailureCause::TimedOut(timeout));",
         replace: "",
     },
@@ -180,7 +181,7 @@ pub struct Position {",
     },
     Bug {
         name: "a shard is forgotten when its processor panics",
-        file: WORKER,
+        file: SILENCE,
         find: "            self.processor = None;
             self.get_processor(ctx);",
         replace: "            self.processor = None;",

@@ -5,6 +5,7 @@ mod balance;
 mod create;
 mod doubt;
 mod end;
+mod form;
 mod harness;
 mod journal;
 mod judge;
