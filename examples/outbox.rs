@@ -90,9 +90,15 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
                     refused += 1;
                 }
             },
-            line = lines.recv(), if is_open && under_way.len() < UNDER_WAY => match line.transpose()? {
+            line = lines.recv(), if is_open && under_way.len() < UNDER_WAY => match line {
                 None => is_open = false,
-                Some(line) => {
+                // What waits for the disk is still told.
+                Some(Err(error)) => {
+                    eprintln!("outbox: stdin cannot be read any more: {error}");
+                    refused += 1;
+                    is_open = false;
+                }
+                Some(Ok(line)) => {
                     let (key, payload) = line.split_once('\t').unwrap_or((&line, ""));
                     let accepting = outbox.send(ProducerEvent::new(key, payload.to_owned()));
                     let line = number;

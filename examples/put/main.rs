@@ -97,9 +97,15 @@ async fn run(producer: &KinesisProducer) -> io::Result<u64> {
                 progress.count(&outcome);
                 line::write(&mut output, number, &outcome)?;
             }
-            line = async { producer.room().await; lines.recv().await }, if is_open => match line.transpose()? {
+            line = async { producer.room().await; lines.recv().await }, if is_open => match line {
                 None => is_open = false,
-                Some(text) => {
+                // What is under way still has its outcome told.
+                Some(Err(error)) => {
+                    eprintln!("put: stdin cannot be read any more: {error}");
+                    progress.failed += 1;
+                    is_open = false;
+                }
+                Some(Ok(text)) => {
                     match line::parse(&text) {
                         Ok(event) => {
                             let (sending, number) = (producer.send(event), number);
@@ -126,10 +132,10 @@ async fn run(producer: &KinesisProducer) -> io::Result<u64> {
 }
 
 /// Stdin, read on a thread of its own, since it may block for ever.
-fn read() -> mpsc::Receiver<io::Result<String>> {
+fn read() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, lines) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
+        for line in io::stdin().lock().split(b'\n') {
             if sender.blocking_send(line).is_err() {
                 break;
             }

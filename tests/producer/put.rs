@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::support::{STREAM, local_aws, stored};
 
 /// Runs `put` with these lines on stdin and these settings of the producer.
-async fn put(aws: &LocalAws, lines: String, settings: &str) -> (Output, Vec<Value>) {
+async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Output, Vec<Value>) {
+    let lines = lines.into();
     let files = tempfile::tempdir().unwrap();
     let config = files.path().join("application.conf");
     let (kinesis, dynamodb) = (aws.kinesis_url(), aws.dynamodb_url());
@@ -29,7 +30,7 @@ async fn put(aws: &LocalAws, lines: String, settings: &str) -> (Output, Vec<Valu
     let run = tokio::task::spawn_blocking(move || {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+        let writer = std::thread::spawn(move || stdin.write_all(&lines));
         let output = child.wait_with_output().unwrap();
         // It may end before it has read everything, if its settings are wrong.
         let _ = writer.join().unwrap();
@@ -53,7 +54,7 @@ fn binary() -> PathBuf {
 #[actix::test]
 async fn each_line_has_one_outcome_and_tells_where_its_event_is() {
     let aws = local_aws(2).await;
-    let lines = (0..1_000).map(|number| format!("key-{}\t{number}\n", number % 50)).collect();
+    let lines: String = (0..1_000).map(|number| format!("key-{}\t{number}\n", number % 50)).collect();
     let (output, lines) = put(&aws, lines, "ordering = partition-key").await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("1000 read, 1000 sent, 0 failed"));
@@ -74,12 +75,14 @@ async fn each_line_has_one_outcome_and_tells_where_its_event_is() {
 #[actix::test]
 async fn a_line_that_cannot_be_sent_is_told_and_the_exit_code_says_so() {
     let aws = local_aws(2).await;
-    let lines = "no tab\na\tx\t-1\na\t\t0\n\tx\na\tx\t0\ty\n".to_owned();
+    let lines = b"no tab\na\tx\t-1\na\t\xff\t0\n\tx\na\tx\t0\ty\n\xff\tx\n";
     let (output, lines) = put(&aws, lines, "").await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let ok: Vec<_> = lines.iter().map(|line| line["ok"].as_bool().unwrap()).collect();
-    assert_eq!(ok, [false, false, true, false, false]);
-    for (line, cause) in [(0, "no tab"), (1, "no hash key"), (3, "0 characters"), (4, "three columns")] {
+    assert_eq!(ok, [false, false, true, false, false, false]);
+    for (line, cause) in
+        [(0, "no tab"), (1, "no hash key"), (3, "0 characters"), (4, "three columns"), (5, "key is no UTF-8")]
+    {
         assert!(lines[line]["error"].as_str().unwrap().contains(cause), "{}", lines[line]);
     }
     assert_eq!(stored(&aws, STREAM).len(), 1);
