@@ -63,6 +63,7 @@ mod backoff;
 pub mod config;
 pub mod consumer;
 pub mod producer;
+pub mod stream;
 
 pub use aws_credential_types::provider::SharedCredentialsProvider;
 pub use kinesis_record::{Checkpoint, HashKey, HashRange, Position, SequenceNumber, ShardId};

@@ -1,14 +1,16 @@
 //! Events on their way to the application, and its answers.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use actix::{Message, MessageResponse, Recipient};
 use bytes::Bytes;
 use kinesis_record::{Checkpoint, Position, ShardId};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::fence::Fence;
 use super::status::Gauges;
 use super::tracker::EventId;
 
@@ -220,8 +222,8 @@ impl<T, E: fmt::Display> From<Result<T, E>> for EventProcessed {
 /// Answers one delivery of an event, from any thread. Dropped without an answer, it answers that processing failed.
 #[derive(Debug)]
 pub struct EventHandle {
-    delivery: DeliveryId,
-    link: Option<Arc<AnswerLink>>,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) link: Option<Arc<AnswerLink>>,
 }
 
 impl EventHandle {
@@ -243,32 +245,97 @@ impl Drop for EventHandle {
     }
 }
 
+/// An event in an intake. Dropped there, it goes back to its worker as if it had not been offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    event: ConsumerEvent,
+    taken: Arc<OnceLock<Instant>>,
+    handle: Option<EventHandle>,
+}
+
+impl Offered {
+    /// `taken` is set when the event is taken.
+    pub(crate) fn new(message: ProcessEvent, taken: Arc<OnceLock<Instant>>) -> Self {
+        let handle = EventHandle { delivery: message.delivery, link: Some(message.link) };
+        Self { event: message.event, taken, handle: Some(handle) }
+    }
+
+    pub(crate) fn shard(&self) -> &ShardId {
+        self.event.shard()
+    }
+
+    /// Takes the event, with the handle that answers it, unless another process may read the shard by now.
+    pub(crate) fn take(mut self) -> Option<(ConsumerEvent, EventHandle)> {
+        let is_ours = self.handle.as_ref()?.link.as_ref()?.fence.as_ref().is_none_or(|fence| fence.holds());
+        let mut handle = if is_ours { self.handle.take()? } else { return None };
+        handle.delivery.sent = Instant::now();
+        Some((self.event.clone(), handle))
+    }
+
+    /// Takes the event as [`take`](Self::take) does, and lets the time begin in which it must be answered.
+    pub(crate) fn take_with_deadline(self) -> Option<(ConsumerEvent, EventHandle)> {
+        let taken = Arc::clone(&self.taken);
+        let (event, handle) = self.take()?;
+        // Nobody but the taker sets it.
+        let _ = taken.set(handle.delivery.sent);
+        Some((event, handle))
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if let Some(handle) = &mut self.handle
+            && let Some(link) = handle.link.take()
+            && let Some(worker) = &link.worker
+        {
+            worker.do_send(HandleAnswer { delivery: handle.delivery, answer: None });
+        }
+    }
+}
+
 /// An answer that came through a handle.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct HandleAnswer {
     pub(crate) delivery: DeliveryId,
-    pub(crate) answer: EventProcessed,
+    /// None if the event comes back untouched.
+    pub(crate) answer: Option<EventProcessed>,
 }
 
-/// Where the handles of one worker send to.
+/// Where the handles of one worker send to, and what they can see of it.
 pub(crate) struct AnswerLink {
     worker: Option<Recipient<HandleAnswer>>,
     gauges: Arc<Gauges>,
+    fence: Option<Arc<Fence>>,
+    stored: watch::Receiver<Checkpoint>,
 }
 
 impl AnswerLink {
-    pub(crate) fn new(worker: Recipient<HandleAnswer>, gauges: Arc<Gauges>) -> Self {
-        Self { worker: Some(worker), gauges }
+    pub(crate) fn new(
+        worker: Recipient<HandleAnswer>,
+        gauges: Arc<Gauges>,
+        fence: Arc<Fence>,
+        stored: watch::Receiver<Checkpoint>,
+    ) -> Self {
+        Self { worker: Some(worker), gauges, fence: Some(fence), stored }
     }
 
     fn unconnected() -> Self {
-        Self { worker: None, gauges: Arc::new(Gauges::new(Checkpoint::TrimHorizon)) }
+        let gauges = Arc::new(Gauges::new(Checkpoint::TrimHorizon));
+        let (_, stored) = watch::channel(Checkpoint::TrimHorizon);
+        Self { worker: None, gauges, fence: None, stored }
+    }
+
+    /// The checkpoints of the shard that are stored, for as long as its lease is held.
+    pub(crate) fn stored(&self) -> watch::Receiver<Checkpoint> {
+        self.stored.clone()
     }
 
     fn send(&self, delivery: DeliveryId, answer: EventProcessed) {
         match &self.worker {
-            Some(worker) if worker.connected() => worker.do_send(HandleAnswer { delivery, answer }),
+            Some(worker) if worker.connected() => {
+                worker.do_send(HandleAnswer { delivery, answer: Some(answer) });
+            }
             _ => self.gauges.late_answers.add(1),
         }
     }
