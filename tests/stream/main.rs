@@ -1,0 +1,10 @@
+//! Streams and channels against a local AWS, over the wire.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod channels;
+#[path = "../support/logs.rs"]
+mod logs;
+mod shards;
+mod source;
+mod support;
