@@ -33,6 +33,23 @@ pub(crate) struct Contents {
     pub(crate) fencing_token: FencingToken,
 }
 
+impl Contents {
+    /// Those of an event that was read nowhere.
+    pub(crate) fn nowhere(shard: ShardId, position: Position) -> Self {
+        Self {
+            shard,
+            position,
+            partition_key: None,
+            explicit_hash_key: None,
+            payload: Bytes::new(),
+            arrival: None,
+            behind: Duration::ZERO,
+            is_aggregated: false,
+            fencing_token: FencingToken::default(),
+        }
+    }
+}
+
 /// Tells the readers that a shard has had apart, by age: each acquisition of its lease has a greater one.
 ///
 /// A process that stood still may not know yet that another one reads the shard by now. A sink that keeps the greatest
@@ -64,17 +81,7 @@ impl ConsumerEvent {
     /// assert_eq!(message.event.partition_key(), Some("customer-1"));
     /// ```
     pub fn new(shard: ShardId, position: Position, payload: impl Into<Bytes>) -> Self {
-        Self::from_contents(Contents {
-            shard,
-            position,
-            partition_key: None,
-            explicit_hash_key: None,
-            payload: payload.into(),
-            arrival: None,
-            behind: Duration::ZERO,
-            is_aggregated: false,
-            fencing_token: FencingToken::default(),
-        })
+        Self::from_contents(Contents { payload: payload.into(), ..Contents::nowhere(shard, position) })
     }
 
     /// The same event with a partition key.
@@ -96,6 +103,10 @@ impl ConsumerEvent {
     /// The partition key, if the producer gave one.
     pub fn partition_key(&self) -> Option<&str> {
         self.0.partition_key.as_deref()
+    }
+
+    pub(crate) fn shared_partition_key(&self) -> Option<Arc<str>> {
+        self.0.partition_key.clone()
     }
 
     /// The explicit hash key, a decimal number below 2^128. Known only for records of an aggregate: the service
@@ -264,10 +275,27 @@ impl Offered {
         self.event.shard()
     }
 
+    pub(crate) fn event(&self) -> &ConsumerEvent {
+        &self.event
+    }
+
+    /// Whether no other process can read the shard by now.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.link().is_some_and(|link| link.fence.as_ref().is_none_or(|fence| fence.holds()))
+    }
+
+    /// The shard's checkpoint that was stored last.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.link().map_or(Checkpoint::TrimHorizon, |link| link.stored.borrow().clone())
+    }
+
+    fn link(&self) -> Option<&AnswerLink> {
+        self.handle.as_ref()?.link.as_deref()
+    }
+
     /// Takes the event, with the handle that answers it, unless another process may read the shard by now.
     pub(crate) fn take(mut self) -> Option<(ConsumerEvent, EventHandle)> {
-        let is_ours = self.handle.as_ref()?.link.as_ref()?.fence.as_ref().is_none_or(|fence| fence.holds());
-        let mut handle = if is_ours { self.handle.take()? } else { return None };
+        let mut handle = if self.is_ours() { self.handle.take()? } else { return None };
         handle.delivery.sent = Instant::now();
         Some((self.event.clone(), handle))
     }

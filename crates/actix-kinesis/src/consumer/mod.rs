@@ -54,6 +54,8 @@ use status::StatusBoard;
 use supervisor::{Ending, Operate, Operation, Parts, Stop, Supervisor};
 
 pub use error::{ConsumerError, OperationError, Stopped};
+#[cfg(feature = "object-store")]
+pub(crate) use event::Contents;
 pub(crate) use event::{AnswerLink, Offered};
 pub use event::{ConsumerEvent, EventHandle, EventProcessed, FencingToken, ProcessEvent};
 pub use failure::{

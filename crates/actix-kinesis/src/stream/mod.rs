@@ -21,6 +21,7 @@ use crate::consumer::ConsumerError;
 
 pub use channel::{Channels, Checkpoints, Records, ShardChannel, ShardPosition, ShardRecord};
 pub use committable::{CommitBatch, CommitHandle, CommittableEvent, NotStored};
+pub(crate) use shards::{Begun, Taker};
 pub use shards::{ShardSource, ShardSources};
 pub use source::{Source, SourceControl};
 
