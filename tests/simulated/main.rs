@@ -19,6 +19,7 @@ mod reshard;
 mod rows;
 mod status;
 mod storms;
+mod streams;
 mod time;
 #[allow(dead_code, unused_imports, reason = "each of the tests uses a part of it")]
 #[path = "../support/world/mod.rs"]

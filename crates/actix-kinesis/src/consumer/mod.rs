@@ -54,6 +54,9 @@ use status::StatusBoard;
 use supervisor::{Ending, Operate, Operation, Parts, Stop, Supervisor};
 
 pub use error::{ConsumerError, OperationError, Stopped};
+#[cfg(feature = "object-store")]
+pub(crate) use event::Contents;
+pub(crate) use event::{AnswerLink, Offered};
 pub use event::{ConsumerEvent, EventHandle, EventProcessed, FencingToken, ProcessEvent};
 pub use failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
@@ -63,6 +66,7 @@ pub use notice::ConsumerNotice;
 pub use observe::{DeliveryOutcome, Observation};
 pub use placement::Placement;
 pub use processor::{EventProcessor, EventProcessors};
+pub(crate) use processor::{Intake, ShardNews};
 pub use status::{ConsumerState, ConsumerStatus, ShardState, ShardStatus, StoppedShard};
 pub use world::World;
 
@@ -128,6 +132,11 @@ impl KinesisConsumer {
     pub async fn stop_within(&self, deadline: Duration) -> Result<Stopped, ConsumerError> {
         self.supervisor.do_send(Stop { within: deadline });
         self.finished().await
+    }
+
+    /// Begins to stop as [`KinesisConsumer::stop`] does, for whoever cannot wait.
+    pub(crate) fn begin_stop(&self) {
+        self.supervisor.do_send(Stop { within: self.shutdown_timeout });
     }
 
     /// Waits until the consumer has ended, because it was stopped or because it failed.

@@ -198,6 +198,16 @@ impl Tracker {
         Verdict::Exhausted
     }
 
+    /// The delivery under way was not begun: the event is as if it had not been delivered.
+    pub(crate) fn give_back(&mut self, id: EventId, attempt: u32) {
+        let Some(entry) = self.entry(id).filter(|entry| entry.attempts == attempt) else { return };
+        let State::InFlight(event) = &entry.state else { return };
+        entry.state = State::Due(event.clone());
+        entry.attempts -= 1;
+        self.again.insert(id);
+        self.in_flight -= 1;
+    }
+
     /// Everything under way is to be delivered again, oldest first, and nobody is to blame: its processor died.
     pub(crate) fn recall_all(&mut self) {
         for (id, entry) in (self.first..).zip(&mut self.entries) {
@@ -212,6 +222,11 @@ impl Tracker {
     /// Whether an event waits to be delivered again.
     pub(crate) fn has_again(&self) -> bool {
         !self.again.is_empty()
+    }
+
+    /// Whether an event waits to be delivered.
+    pub(crate) fn has_due(&self) -> bool {
+        self.has_again() || self.fresh < self.first + self.entries.len() as u64
     }
 
     /// Where the event is, as long as it or one before it is open.

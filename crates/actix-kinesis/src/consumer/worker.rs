@@ -4,7 +4,7 @@ mod message;
 mod silence;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use actix::fut::wrap_future;
 use actix::{
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
 
 use super::checkpoint::{CheckpointWorker, NotStored, StoreEnd};
-use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, ProcessEvent};
+use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, Offered, ProcessEvent};
 use super::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
@@ -29,7 +29,7 @@ use super::load::Share;
 use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
 use super::observe::{DeliveryOutcome, Observation};
-use super::processor::{EventProcessor, Processors};
+use super::processor::{EventProcessor, Processors, Route, ShardNews};
 use super::status::Gauges;
 use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
@@ -86,15 +86,25 @@ pub(crate) struct ConsumerWorker {
     room: watch::Sender<u64>,
     phase: Phase,
     children: Option<Vec<ChildShard>>,
+    is_all_offered: bool,
 }
 
-/// A delivery, and the future that awaits its answer.
-#[derive(Debug, Clone, Copy)]
+/// A delivery, and what it waits for.
+#[derive(Debug)]
 struct Sent {
     deadline: Instant,
     id: EventId,
     attempt: u32,
-    answer: SpawnHandle,
+    awaits: Awaited,
+}
+
+/// What a delivery waits for.
+#[derive(Debug)]
+enum Awaited {
+    /// The reply of the processor.
+    Reply(SpawnHandle),
+    /// Somebody who takes the event from the intake and answers by its handle. Says when it was taken.
+    Taker(Arc<OnceLock<Instant>>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +128,12 @@ impl ConsumerWorker {
         ctx: &mut Context<Self>,
     ) -> Self {
         let conf = &equipment.conf;
-        let link = AnswerLink::new(ctx.address().recipient(), Arc::clone(&equipment.gauges));
+        let link = AnswerLink::new(
+            ctx.address().recipient(),
+            Arc::clone(&equipment.gauges),
+            Arc::clone(&equipment.fence),
+            equipment.stored.clone(),
+        );
         Self {
             make_fetcher: Some(Box::new(make_fetcher)),
             fetching: None,
@@ -135,6 +150,7 @@ impl ConsumerWorker {
             room: watch::channel(0).0,
             phase: if equipment.start == Checkpoint::Latest { Phase::Unpinned } else { Phase::Delivering },
             children: None,
+            is_all_offered: false,
             equipment,
         }
     }
@@ -174,15 +190,19 @@ impl ConsumerWorker {
             let limit = self.equipment.share.events();
             while let Some(processor) = &self.processor {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
-                let window = if self.one_at_a_time { 1 } else { self.window.size(limit) };
+                let window = match processor.is_intake() {
+                    _ if self.one_at_a_time => 1,
+                    true => limit,
+                    false => self.window.size(limit),
+                };
                 let in_flight = self.tracker.in_flight();
                 self.equipment.share.set_under_way(in_flight);
                 if in_flight >= window || !self.equipment.share.has_room() {
                     break;
                 }
                 let Some(delivery) = self.tracker.next_delivery() else { break };
-                let events = processor.events.clone();
-                self.deliver(delivery, &events, ctx);
+                let route = processor.0.clone();
+                self.deliver(delivery, &route, ctx);
             }
             self.arm_timer(ctx);
         }
@@ -190,10 +210,11 @@ impl ConsumerWorker {
         self.equipment.gauges.in_flight.set(self.tracker.in_flight() as u64);
         self.equipment.gauges.buffered_bytes.set(self.tracker.bytes() as u64);
         self.tell_room();
+        self.tell_all_offered();
         self.finish_if_done(ctx);
     }
 
-    fn deliver(&mut self, delivery: Delivery, events: &Recipient<ProcessEvent>, ctx: &mut Context<Self>) {
+    fn deliver(&mut self, delivery: Delivery, route: &Route, ctx: &mut Context<Self>) {
         let Delivery { id, attempt, event } = delivery;
         self.equipment.gauges.delivered.add(1);
         let (sent, among) = (Instant::now(), self.tracker.in_flight());
@@ -203,13 +224,39 @@ impl ConsumerWorker {
             self.equipment.notifier.show(Observation::Delivered { event: event.clone(), attempt });
         }
         let message = ProcessEvent { event, attempt, delivery, link: Arc::clone(&self.link) };
-        let answer =
-            wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
-                Ok(answer) => worker.answered(delivery, answer, ctx),
-                Err(_) => worker.unanswered(id, attempt, generation, ctx),
-            });
+        let awaits = match route {
+            Route::Actor { events, .. } => {
+                let reply =
+                    wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
+                        Ok(answer) => worker.answered(delivery, answer, ctx),
+                        Err(_) => worker.unanswered(id, attempt, generation, ctx),
+                    });
+                Awaited::Reply(ctx.spawn(reply))
+            }
+            Route::Intake(intake) => {
+                let taken = Arc::default();
+                intake.offer(Offered::new(message, Arc::clone(&taken)));
+                if !intake.is_open() {
+                    self.unanswered(id, attempt, generation, ctx);
+                }
+                Awaited::Taker(taken)
+            }
+        };
         let deadline = sent + self.equipment.conf.batch_timeout;
-        self.deadlines.push_back(Sent { deadline, id, attempt, answer: ctx.spawn(answer) });
+        self.deadlines.push_back(Sent { deadline, id, attempt, awaits });
+    }
+
+    /// Tells an intake that a closed shard has nothing more, so that whoever gathers events gives out what it has.
+    fn tell_all_offered(&mut self) {
+        if self.children.is_some()
+            && !self.is_all_offered
+            && self.phase == Phase::Delivering
+            && !self.tracker.has_due()
+            && let Some(processor) = &self.processor
+        {
+            self.is_all_offered = true;
+            processor.tell_intake(ShardNews::AllOffered);
+        }
     }
 
     fn answered(&mut self, delivery: DeliveryId, answer: EventProcessed, ctx: &mut Context<Self>) {
@@ -233,8 +280,10 @@ impl ConsumerWorker {
         if let Some(conclusion) = conclusion.filter(|_| verdict != Verdict::Late) {
             self.equipment.notifier.show(conclusion);
         }
-        let limit = self.equipment.share.events();
-        self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
+        if !self.processor.as_ref().is_some_and(EventProcessor::is_intake) {
+            let limit = self.equipment.share.events();
+            self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
+        }
         self.after_answers(ctx);
     }
 
@@ -445,6 +494,7 @@ impl Handler<ShardDrained> for ConsumerWorker {
     fn handle(&mut self, drained: ShardDrained, ctx: &mut Self::Context) {
         debug!(parent: &self.equipment.span, "the last record of the shard is fetched");
         self.children = Some(drained.children);
+        self.tell_all_offered();
         self.finish_if_done(ctx);
     }
 }
@@ -461,7 +511,13 @@ impl Handler<HandleAnswer> for ConsumerWorker {
     type Result = ();
 
     fn handle(&mut self, HandleAnswer { delivery, answer }: HandleAnswer, ctx: &mut Self::Context) {
-        self.answered(delivery, answer, ctx);
+        match answer {
+            Some(answer) => self.answered(delivery, answer, ctx),
+            None => {
+                self.tracker.give_back(delivery.event, delivery.attempt);
+                self.pump(ctx);
+            }
+        }
     }
 }
 
@@ -495,6 +551,9 @@ impl Handler<StopWorker> for ConsumerWorker {
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);
+                    if let Some(processor) = &self.processor {
+                        processor.tell_intake(ShardNews::Draining(self.equipment.shard.clone()));
+                    }
                     self.finish_if_done(ctx);
                 }
             }
