@@ -51,6 +51,7 @@
 //!
 //! - [`consumer`]: consuming a stream, and all that an application is told meanwhile
 //! - [`producer`]: sending events to streams
+//! - [`stream`]: the same as streams and sinks of the `futures` crate
 //! - [`config`]: settings, from a HOCON file or in code
 //!
 //! # Features
@@ -63,6 +64,7 @@ mod backoff;
 pub mod config;
 pub mod consumer;
 pub mod producer;
+pub mod stream;
 
 pub use aws_credential_types::provider::SharedCredentialsProvider;
 pub use kinesis_record::{Checkpoint, HashKey, HashRange, Position, SequenceNumber, ShardId};

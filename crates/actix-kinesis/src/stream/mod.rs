@@ -1,0 +1,3 @@
+//! Events as streams and sinks of the `futures` crate.
+
+pub mod sink;
