@@ -1,4 +1,4 @@
-//! Streams and channels against a local AWS, over the wire.
+//! Streams, sinks, channels and pipelines against a local AWS, over the wire.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -7,6 +7,10 @@ mod channels;
 #[path = "../support/logs.rs"]
 mod logs;
 mod pipeline;
+#[allow(dead_code, reason = "the tests of the producer use the rest")]
+#[path = "../producer/support.rs"]
+mod producing;
 mod shards;
+mod sink;
 mod source;
 mod support;

@@ -359,7 +359,8 @@ mod objects {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 lines.extend(self::lines(&path));
-            } else {
+            } else if !path.to_string_lossy().contains('#') {
+                // What is being written has such a name, until it is whole.
                 let text = std::fs::read_to_string(&path).unwrap();
                 lines.extend(text.lines().map(|line| line.parse::<u64>().unwrap()));
             }

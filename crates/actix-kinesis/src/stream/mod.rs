@@ -5,19 +5,23 @@
 //! | [`Source`] | a stream of the events of all shards that this process reads |
 //! | [`ShardSources`] | a stream of shards, each a stream of its events |
 //! | [`Channels`] | a pair of channels for each shard: records out, finished positions in |
+//! | [`KinesisSink`](sink::KinesisSink) | a sink of events to produce, whose end tells the truth; in [`sink`], with a queue and a stream that passes through |
 //!
-//! Each is a [`KinesisConsumer`](crate::consumer::KinesisConsumer) underneath, and keeps its promises.
+//! Each of the first three is a [`KinesisConsumer`](crate::consumer::KinesisConsumer) underneath, and keeps its promises.
 
 mod channel;
 mod committable;
 mod queue;
 mod shards;
+pub mod sink;
 mod source;
 
 use std::path::Path;
 
 use crate::config::{ConfigError, KinesisConfig};
 use crate::consumer::ConsumerError;
+use crate::producer::ProducerError;
+use sink::KinesisSink;
 
 pub use channel::{Channels, Checkpoints, Records, ShardChannel, ShardPosition, ShardRecord};
 pub use committable::{CommitBatch, CommitHandle, CommittableEvent, NotStored};
@@ -62,6 +66,14 @@ impl Kinesis {
     /// When there is no such consumer, or as [`Channels::start`].
     pub fn channels(&self, name: &str) -> Result<Channels, ConsumerError> {
         Channels::start(self.config.consumer(name)?)
+    }
+
+    /// Starts the producer of the section `kinesis.<name>` as a sink; see [`KinesisSink::start`].
+    ///
+    /// # Errors
+    /// When there is no such producer, or as [`KinesisSink::start`].
+    pub async fn sink(&self, name: &str) -> Result<KinesisSink, ProducerError> {
+        KinesisSink::start(self.config.producer(name)?).await
     }
 }
 

@@ -72,6 +72,12 @@ impl Queue {
         }
     }
 
+    /// Whether its one shard will never have anything to take.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.is_ended && state.offered.is_empty()
+    }
+
     /// Lets events wait, or lets them be taken again.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.lock().is_paused = is_paused;

@@ -132,8 +132,11 @@ impl Begun {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<(ShardId, Taker), ConsumerError>>> {
-        if let Poll::Ready(Some(begun)) = self.shards.poll_recv(cx) {
-            return Poll::Ready(Some(Ok(begun)));
+        while let Poll::Ready(Some((shard, taker))) = self.shards.poll_recv(cx) {
+            // It may have been let go of while nobody asked.
+            if !taker.0.is_over() {
+                return Poll::Ready(Some(Ok((shard, taker))));
+            }
         }
         poll_end(&mut self.finished, cx)
     }
