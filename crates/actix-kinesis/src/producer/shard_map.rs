@@ -13,6 +13,9 @@ use crate::backoff::Backoff;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// A list that was good for so long makes the pauses short again: what contradicts it is another change.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// A shard as a list showed it. Its id alone does not tell it: those of a stream that was deleted and created again under
 /// its name are the same, with other ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +115,9 @@ impl ShardMap {
     pub(crate) fn contradicted(&mut self, began: Instant, now: Instant) {
         match &mut self.listing {
             Listing::Known if self.known_since.is_none_or(|since| since <= began) => {
+                if self.known_since.is_some_and(|since| since + QUIET <= now) {
+                    self.backoff.reset();
+                }
                 // The first list after a change comes at once. One that changes nothing is not asked for again and again.
                 let pause =
                     if self.backoff.failures() == 0 { Duration::ZERO } else { self.backoff.next_pause() };
@@ -202,6 +208,26 @@ mod tests {
         }
         assert_eq!(pauses[0], Duration::ZERO);
         assert!(pauses[1] >= SECOND / 2 && pauses[3] > 2 * pauses[1], "{pauses:?}");
+    }
+
+    #[test]
+    fn after_a_quiet_time_a_list_is_asked_for_at_once_again() {
+        let mut now = Instant::now();
+        let mut map = known(now);
+        for _ in 0..8 {
+            map.contradicted(now, now);
+            now = map.wake_at().unwrap();
+            assert!(map.asks(now));
+            assert!(!map.listed(Ok(vec![shard(0, 0, 49), shard(1, 50, 99)]), now));
+        }
+        let soon = now + MAX_PAUSE;
+        map.contradicted(soon, soon);
+        now = map.wake_at().unwrap();
+        assert!(now > soon + MAX_PAUSE / 3, "the pauses have grown");
+        assert!(map.asks(now) && !map.listed(Ok(vec![shard(0, 0, 49), shard(1, 50, 99)]), now));
+        now += QUIET;
+        map.contradicted(now, now);
+        assert_eq!(map.wake_at(), Some(now));
     }
 
     #[test]
