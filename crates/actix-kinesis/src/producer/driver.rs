@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::outcome::Flushed;
-use super::pipeline::{Action, Pipeline};
+use super::pipeline::{Action, GRACE, Pipeline};
 use super::record::Record;
 use super::status::{ProducedStream, ProducerStatus};
 use crate::config::ProducerConf;
 
 /// Commands that are taken up in one go.
 const TAKEN: usize = 1_024;
-/// How much longer than the client's own limit a call may take.
-const GRACE: Duration = Duration::from_secs(1);
+/// A list is given up after the time of so many calls: each of its pages is one.
+const PAGES: u32 = 1_000;
 /// How often the status is brought up to date while something is under way.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 /// Idle pipelines are forgotten beyond this many.
@@ -204,14 +204,16 @@ impl Driver {
         for (stream, pipeline) in &mut self.pipelines {
             for action in pipeline.poll(now) {
                 let (api, stream) = (Arc::clone(&self.api), Arc::clone(stream));
-                let limit = self.conf.request_timeout + GRACE;
+                let call_limit = self.conf.request_timeout + GRACE;
                 match action {
                     Action::List => self.calls.spawn(async move {
+                        let limit = call_limit.saturating_mul(PAGES);
                         let reply = bounded(limit, async { api.list_shards(&stream).await }).await;
                         Done::Listed(stream, reply)
                     }),
                     Action::Put { call, records } => self.calls.spawn(async move {
-                        let reply = bounded(limit, async { api.put_records(&stream, records).await }).await;
+                        let reply =
+                            bounded(call_limit, async { api.put_records(&stream, records).await }).await;
                         Done::Replied(stream, call, reply)
                     }),
                 };

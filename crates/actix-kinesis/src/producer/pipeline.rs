@@ -28,6 +28,8 @@ use super::shard_map::{ShardMap, Target};
 use super::status::{ProducedShard, ProducedStream};
 use crate::config::{Ordering, ProducerConf};
 
+/// How much longer than the client's own limit a call may take.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// Records whose time is over are looked for once in such a time.
 const SWEEP: Duration = Duration::from_millis(100);
 
@@ -55,6 +57,8 @@ pub(crate) struct Pipeline {
     pub(super) lanes: Vec<Lane>,
     /// For records whose shard is not known.
     pub(super) unrouted: Lane,
+    /// The shards that replies have shown, and when last, while there is no list.
+    pub(super) seen: BTreeMap<ShardId, Instant>,
     pub(super) order: Option<Order>,
     /// What waits for its next attempt.
     pub(super) delayed: BTreeMap<(Instant, u64), Batch>,
@@ -92,9 +96,10 @@ impl Pipeline {
         let bucket = Bucket::new(conf.rate_limit as f64, now);
         Self {
             limits,
-            map: ShardMap::new(now, random.fork()),
+            map: ShardMap::new(now, conf.request_timeout + GRACE, random.fork()),
             lanes: Vec::new(),
             unrouted: Lane::new(LaneId(0), None, HashRange::ALL, limits, bucket),
+            seen: BTreeMap::new(),
             order: (conf.ordering == Ordering::PartitionKey).then(Order::default),
             delayed: BTreeMap::new(),
             parts: VecDeque::new(),
@@ -243,6 +248,7 @@ impl Pipeline {
             calls_under_way: self.calls.len(),
             calls: self.calls_made,
             failed_attempts: self.failed_attempts,
+            listed: self.map.has_list(),
             shards: self.lanes.iter().filter_map(shard).collect(),
             last_error: self.last_error.clone(),
         }
@@ -388,6 +394,7 @@ impl Pipeline {
             homeless.extend(lane.drain());
             homeless.extend(lane.gathering.close(None));
         }
+        self.seen.clear();
         self.unrouted.bucket.widen(self.conf.rate_limit as f64, self.lanes.len());
         homeless.into_iter().for_each(|batch| self.dissolve(batch.into_records()));
     }

@@ -15,6 +15,9 @@ use super::outcome::{AttemptError, SendReason};
 use super::pipeline::Pipeline;
 use super::record::Record;
 
+/// So long a shard that has taken a record counts as open, as long as there is no list.
+const SEEN: Duration = Duration::from_secs(60);
+
 /// Where the service says that it put a record.
 pub(super) type Place = PutPlace;
 
@@ -77,6 +80,9 @@ impl Pipeline {
                 // What went without a prediction counts where it arrived.
                 (None, Ok(place)) => {
                     self.charge(&place.shard, batch.size());
+                    if !self.map.has_list() {
+                        self.seen.insert(place.shard.clone(), now);
+                    }
                     None
                 }
                 (shard, _) => shard.as_ref().map(|target| target.id.clone()),
@@ -88,12 +94,22 @@ impl Pipeline {
             *index =
                 batch.records().first().and_then(|first| self.route(first.hash_key)).unwrap_or(usize::MAX);
         }
+        self.widen(now);
         for (shard, (all, refused, index)) in shards.into_iter().filter(|(_, (_, refused, _))| *refused > 0) {
             let lane = self.lane(index);
             if lane.shard == shard {
                 lane.refused += refused as u64;
                 lane.bucket.refused(refused as f64 / all as f64, now);
             }
+        }
+    }
+
+    /// While there is no list, the shards that take records tell how many there are. One that takes none any more is
+    /// closed.
+    fn widen(&mut self, now: Instant) {
+        if !self.map.has_list() {
+            self.seen.retain(|_, last| now.saturating_duration_since(*last) < SEEN);
+            self.unrouted.bucket.widen(self.conf.rate_limit as f64, self.seen.len());
         }
     }
 

@@ -18,10 +18,24 @@ struct Limited {
 
 impl Limited {
     fn new(conf: ProducerConf, shards: u32, per_second: usize) -> Self {
-        Self { bench: Bench::new(conf, shards), per_second, taken: BTreeMap::new(), refused: 0 }
+        Self::of(Bench::new(conf, shards), per_second)
+    }
+
+    /// Shards that cannot be listed.
+    fn unlisted(conf: ProducerConf, shards: u32, per_second: usize) -> Self {
+        let mut bench = Bench::blank(conf, shards);
+        bench.poll();
+        Self::of(bench, per_second)
+    }
+
+    fn of(bench: Bench, per_second: usize) -> Self {
+        Self { bench, per_second, taken: BTreeMap::new(), refused: 0 }
     }
 
     fn answer_all(&mut self) {
+        if self.bench.is_listing {
+            self.bench.fail_list();
+        }
         while !self.bench.waiting.is_empty() {
             let tenth = (self.bench.now - self.bench.begin).as_millis() as u64 / 100;
             let (taken, limit, refused) = (&mut self.taken, self.per_second / 10, &mut self.refused);
@@ -102,6 +116,25 @@ fn the_rate_follows_what_the_shard_takes() {
     assert!(sent > 30 * 400 * 9 / 10, "{sent} records of {} in 30 s", 30 * 400);
     assert!(refused < sent / 4, "{refused} refused, {sent} sent");
     assert!(wakes < 30 * 45, "{wakes} wakes in 30 s");
+}
+
+#[test]
+fn without_a_list_the_rate_is_that_of_all_shards_that_take_records() {
+    let mut conf = single();
+    conf.rate_limit = 100;
+    let mut limited = Limited::unlisted(conf, 4, 1_000);
+    limited.run(1_000, 38, |index| format!("key-{index}"));
+    let sent = limited.bench.succeeded();
+    assert!(sent > 10 * 3_800 * 9 / 10, "{sent} records in 10 s");
+    assert!(limited.refused < sent / 20, "{} refused", limited.refused);
+    let status = limited.bench.pipeline.status("orders");
+    assert!(!status.listed && status.last_error.is_some());
+
+    // Of shards that take none any more, nothing is left after a while.
+    assert!(limited.bench.pipeline.unrouted.bucket.rate() > 3.0);
+    limited.bench.create_again(1);
+    limited.run(7_000, 5, |index| format!("key-{index}"));
+    assert!(limited.bench.pipeline.unrouted.bucket.rate() <= 1.0);
 }
 
 #[test]
