@@ -36,6 +36,15 @@ pub(super) struct Undecided {
     pub(super) began: Instant,
 }
 
+/// What of a call went to one lane, and was refused.
+#[derive(Debug, Default)]
+struct Refused {
+    all: usize,
+    refused: usize,
+    bytes: usize,
+    index: usize,
+}
+
 /// The error of records whose call was cut off by the end of the producer.
 pub(super) fn cut_off() -> AttemptError {
     AttemptError {
@@ -74,7 +83,7 @@ impl Pipeline {
 
     /// Lets the rate of each shard follow the share of records that it refused.
     fn adapt(&mut self, batches: &[Batch], replies: &[PutReply], now: Instant) {
-        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize)> = BTreeMap::new();
+        let mut shards: BTreeMap<Option<ShardId>, Refused> = BTreeMap::new();
         for (batch, reply) in batches.iter().zip(replies) {
             let shard = match (&batch.shard, reply) {
                 // What went without a prediction counts where it arrived.
@@ -88,17 +97,21 @@ impl Pipeline {
                 (shard, _) => shard.as_ref().map(|target| target.id.clone()),
             };
             let is_refused = reply.as_ref().is_err_and(PutRefusal::is_throttled);
-            let (all, refused, index) = shards.entry(shard).or_default();
-            *all += 1;
-            *refused += usize::from(is_refused);
-            *index =
+            let of_shard = shards.entry(shard).or_default();
+            of_shard.all += 1;
+            if is_refused {
+                of_shard.refused += 1;
+                of_shard.bytes += batch.size();
+            }
+            of_shard.index =
                 batch.records().first().and_then(|first| self.route(first.hash_key)).unwrap_or(usize::MAX);
         }
         self.widen(now);
-        for (shard, (all, refused, index)) in shards.into_iter().filter(|(_, (_, refused, _))| *refused > 0) {
+        for (shard, Refused { all, refused, bytes, index }) in shards {
             let lane = self.lane(index);
-            if lane.shard == shard {
+            if refused > 0 && lane.shard == shard {
                 lane.refused += refused as u64;
+                lane.bucket.forgive(bytes);
                 lane.bucket.refused(refused as f64 / all as f64, now);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::bench::{Bench, MS, SECOND, conf};
-use crate::config::ProducerConf;
+use crate::config::{BackoffConf, ProducerConf};
 use crate::producer::event::ProducerEvent;
 
 const THROTTLED: &str = "ProvisionedThroughputExceededException";
@@ -160,6 +160,59 @@ fn a_hot_shard_does_not_hold_up_the_others() {
     let others =
         (0..24_000).filter(|index| index % 24 > 20 && !limited.bench.outcomes.contains_key(index)).count();
     assert!(others < 60, "{others}");
+}
+
+const LARGE: usize = 1 << 20;
+
+/// A lane at the least rate there is, and an event of 1 MiB for it.
+fn at_the_least_rate() -> Bench {
+    let mut conf = single();
+    conf.record_ttl = 3_600 * SECOND;
+    conf.retry_backoff = BackoffConf { min: 100 * MS, max: 300 * MS };
+    let mut bench = Bench::new(conf, 1);
+    for _ in 0..20 {
+        let now = bench.now;
+        bench.pipeline.lanes[0].bucket.refused(1.0, now);
+        bench.pass(250 * MS);
+    }
+    bench.send_event(|it| ProducerEvent::new("large", it), LARGE - 5);
+    bench
+}
+
+/// Lets time pass until there is a call.
+fn await_call(bench: &mut Bench) {
+    while bench.waiting.is_empty() {
+        let at = bench.pipeline.wake_at().unwrap();
+        bench.pass(at.saturating_duration_since(bench.now));
+    }
+}
+
+#[test]
+fn a_refused_record_leaves_its_lane_no_debt() {
+    let mut bench = at_the_least_rate();
+    for _ in 0..10 {
+        await_call(&mut bench);
+        let sent = bench.now;
+        bench.answer(0, |_, _| Some(THROTTLED));
+        await_call(&mut bench);
+        let passed = bench.now - sent;
+        // The pause before it is sent again, and until the bucket is full, which grows with the rate meanwhile. To work
+        // off its bytes would take more than five seconds.
+        assert!(passed < 2 * SECOND, "{passed:?}");
+    }
+}
+
+#[test]
+fn a_lane_that_owes_much_at_the_least_rate_soon_takes_others_since_the_rate_rises() {
+    let mut bench = at_the_least_rate();
+    await_call(&mut bench);
+    bench.answer(0, |_, _| None);
+    let stored = bench.now;
+    bench.send("small");
+    await_call(&mut bench);
+    let passed = bench.now - stored;
+    // At the least rate it would be more than a minute.
+    assert!(passed > SECOND && passed < 10 * SECOND, "{passed:?}");
 }
 
 #[test]
