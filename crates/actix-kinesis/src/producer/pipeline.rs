@@ -23,7 +23,7 @@ use super::limit::Bucket;
 use super::order::{self, Order};
 use super::outcome::{Flushed, PutResult, SendReason};
 use super::record::Record;
-use super::send::{Call, Undecided};
+use super::send::{Call, Part, Undecided};
 use super::shard_map::{ShardMap, Target};
 use super::status::{ProducedShard, ProducedStream};
 use crate::config::{Ordering, ProducerConf};
@@ -62,8 +62,14 @@ pub(crate) struct Pipeline {
     pub(super) order: Option<Order>,
     /// What waits for its next attempt.
     pub(super) delayed: BTreeMap<(Instant, u64), Batch>,
-    /// Parts of calls that were refused for one of their records, each to be sent as a call of its own.
-    pub(super) parts: VecDeque<Vec<Batch>>,
+    /// Parts of calls that were refused as a whole.
+    pub(super) parts: VecDeque<Part>,
+    /// The newest call that the service took, whatever became of its records.
+    pub(super) accepted: u64,
+    /// Calls that it refused as invalid since.
+    pub(super) refusals: u32,
+    /// Whether the last call was a part.
+    pub(super) tried_part: bool,
     /// Aggregates that went to a shard of which nothing is known yet.
     pub(super) undecided: Vec<Undecided>,
     pub(super) calls: HashMap<u64, Call>,
@@ -103,6 +109,9 @@ impl Pipeline {
             order: (conf.ordering == Ordering::PartitionKey).then(Order::default),
             delayed: BTreeMap::new(),
             parts: VecDeque::new(),
+            accepted: 0,
+            refusals: 0,
+            tried_part: false,
             undecided: Vec::new(),
             calls: HashMap::new(),
             pause: CallPause::new(&conf, random.fork()),
@@ -209,7 +218,7 @@ impl Pipeline {
             records.extend(call.batches.into_iter().flat_map(Batch::into_records));
         }
         let mut batches: Vec<_> = std::mem::take(&mut self.delayed).into_values().collect();
-        batches.extend(std::mem::take(&mut self.parts).into_iter().flatten());
+        batches.extend(std::mem::take(&mut self.parts).into_iter().flat_map(|part| part.batches));
         batches.extend(self.give_up_undecided(now));
         for lane in self.lanes.iter_mut().chain([&mut self.unrouted]) {
             batches.extend(lane.drain());
@@ -455,11 +464,10 @@ impl Pipeline {
             }
         }
         for part in std::mem::take(&mut self.parts) {
-            let part: Vec<_> = part.into_iter().filter_map(|batch| self.swept(batch, now)).collect();
-            if !part.is_empty() {
-                self.parts.push_back(part);
-            }
+            let batches = part.batches.into_iter().filter_map(|batch| self.swept(batch, now)).collect();
+            self.parts.push_back(Part { batches, ..part });
         }
+        self.parts.retain(|part| !part.batches.is_empty());
         for undecided in std::mem::take(&mut self.undecided) {
             match undecided.batch.expires() {
                 // As a whole, for a part of it would have other sub-sequence numbers.

@@ -15,6 +15,9 @@ use super::outcome::{AttemptError, SendReason};
 use super::pipeline::Pipeline;
 use super::record::Record;
 
+/// So many calls are refused one after the other before a pause is made: to find the records that are to blame takes a few.
+const SPLITS: u32 = 8;
+
 /// So long a shard that has taken a record counts as open, as long as there is no list.
 const SEEN: Duration = Duration::from_secs(60);
 
@@ -26,6 +29,18 @@ pub(super) type Place = PutPlace;
 pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     pub(super) began: Instant,
+    /// Which call was refused that this one tries a part of.
+    pub(super) part_of: Option<u64>,
+}
+
+/// A part of a call that the service refused as a whole, to be sent as a call of its own.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) batches: Vec<Batch>,
+    /// The call that was refused first.
+    pub(super) of: u64,
+    /// When it may go.
+    pub(super) at: Instant,
 }
 
 /// An aggregate that went to a shard whose range is not known: whether it is right there shows in the next list.
@@ -57,10 +72,12 @@ pub(super) fn cut_off() -> AttemptError {
 impl Pipeline {
     /// The reply to a call. A second reply has no effect.
     pub(crate) fn replied(&mut self, call: u64, reply: Result<Vec<PutReply>, StreamError>, now: Instant) {
-        let Some(Call { batches, began }) = self.calls.remove(&call) else { return };
+        let Some(Call { batches, began, part_of }) = self.calls.remove(&call) else { return };
         match reply {
             Ok(replies) if replies.len() == batches.len() => {
                 self.pause.succeeded();
+                self.accepted = self.accepted.max(call);
+                self.refusals = 0;
                 self.adapt(&batches, &replies, now);
                 for (batch, reply) in batches.into_iter().zip(replies) {
                     match reply {
@@ -74,8 +91,9 @@ impl Pipeline {
                 self.lost(batches, StreamError { kind: StreamErrorKind::Unavailable, message }, began, now);
             }
             Err(error) if error.kind == StreamErrorKind::InvalidArgument => {
-                self.pause.succeeded();
-                self.isolate(batches, error, began, now);
+                // What is asked later has later numbers.
+                let of = part_of.unwrap_or_else(|| self.new_id());
+                self.isolate(Part { batches, of, at: now }, error, began, now);
             }
             Err(error) => self.lost(batches, error, began, now),
         }
@@ -256,21 +274,36 @@ impl Pipeline {
         }
     }
 
-    /// The service refuses the call for one of its records. Halves of it are tried until that one is alone.
-    fn isolate(&mut self, mut batches: Vec<Batch>, error: StreamError, began: Instant, now: Instant) {
+    /// The service refuses the call, for one of its records or for all that it holds: parts of it are tried until that
+    /// one is alone. Only when the service has taken another call since is a record to blame, and otherwise the stream
+    /// or the caller, which time may mend.
+    fn isolate(&mut self, part: Part, error: StreamError, began: Instant, now: Instant) {
+        let Part { mut batches, of, .. } = part;
         let error = failed_call(error);
+        self.last_error = Some(error.message.clone());
         for batch in &mut batches {
             self.attempted(batch, error.clone(), began, now);
         }
+        self.refusals = self.refusals.saturating_add(1);
+        let takes_others = self.accepted > of;
+        let takes_none = !takes_others && self.refusals > SPLITS;
+        if takes_none {
+            self.pause.failed(began, now);
+            tracing::warn!(error = error.message, "calls to put records are refused one after the other");
+        }
         if batches.len() > 1 {
             let second = batches.split_off(batches.len() / 2);
-            self.parts.extend([batches, second]);
+            self.parts.extend([batches, second].map(|batches| Part { batches, of, at: now }));
             return;
         }
         for mut batch in batches {
-            if batch.is_aggregate() {
+            if batch.is_aggregate() && !takes_none {
                 batch.records_mut().iter_mut().for_each(|record| record.alone = true);
                 self.dissolve(batch.into_records());
+            } else if !takes_others {
+                let at = now + self.pause_after(batch.failures);
+                batch.failures = batch.failures.saturating_add(1);
+                self.parts.push_back(Part { batches: vec![batch], of, at });
             } else {
                 tracing::error!(error = error.message, bytes = batch.size(), "the service refuses a record");
                 self.failed(batch, SendReason::Refused(Arc::new(error.clone())));
