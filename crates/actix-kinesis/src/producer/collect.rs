@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::aggregate::Batch;
 use super::pipeline::{Action, Pipeline};
-use super::send::{Call, Part};
+use super::send::{Call, Part, Trial};
 use crate::backoff::Backoff;
 use crate::config::ProducerConf;
 
@@ -54,9 +54,10 @@ impl Pipeline {
             let is_others_turn = part.is_none() || (self.refusals > 0 && self.tried_part);
             let (batches, part_of) = if is_others_turn && self.is_due(now) {
                 (self.take(now), None)
-            } else if let Some(Part { batches, of, .. }) = part.and_then(|index| self.parts.remove(index)) {
+            } else if let Some(Part { batches, trial, .. }) = part.and_then(|index| self.parts.remove(index))
+            {
                 let kept = batches.into_iter().filter_map(|batch| self.expire(batch, now));
-                (kept.collect(), Some(of))
+                (kept.collect(), Some(trial))
             } else {
                 return;
             };
@@ -123,7 +124,13 @@ impl Pipeline {
         self.lanes.len() + usize::from(!self.map.is_awaited())
     }
 
-    fn start(&mut self, batches: Vec<Batch>, part_of: Option<u64>, now: Instant, actions: &mut Vec<Action>) {
+    fn start(
+        &mut self,
+        batches: Vec<Batch>,
+        part_of: Option<Trial>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
         let call = self.new_id();
         let records: Vec<PutRecord> = batches.iter().filter_map(Batch::to_put).collect();
         debug_assert_eq!(records.len(), batches.len());

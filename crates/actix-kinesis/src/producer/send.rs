@@ -18,6 +18,10 @@ use super::record::Record;
 /// So many calls are refused one after the other before a pause is made: to find the records that are to blame takes a few.
 const SPLITS: u32 = 8;
 
+/// A record that was refused alone so often, with pauses, is to blame although nothing else has been taken meanwhile:
+/// others may wait for it.
+const ALONE: u32 = 8;
+
 /// So long a shard that has taken a record counts as open, as long as there is no list.
 const SEEN: Duration = Duration::from_secs(60);
 
@@ -29,18 +33,26 @@ pub(super) type Place = PutPlace;
 pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     pub(super) began: Instant,
-    /// Which call was refused that this one tries a part of.
-    pub(super) part_of: Option<u64>,
+    /// If it tries a part of a call that was refused.
+    pub(super) part_of: Option<Trial>,
 }
 
 /// A part of a call that the service refused as a whole, to be sent as a call of its own.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) batches: Vec<Batch>,
-    /// The call that was refused first.
-    pub(super) of: u64,
+    pub(super) trial: Trial,
     /// When it may go.
     pub(super) at: Instant,
+}
+
+/// How a part came to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    /// Calls with greater numbers began after the call was refused as a whole.
+    since: u64,
+    /// How often what is left of it was refused by itself.
+    alone: u32,
 }
 
 /// An aggregate that went to a shard whose range is not known: whether it is right there shows in the next list.
@@ -91,9 +103,8 @@ impl Pipeline {
                 self.lost(batches, StreamError { kind: StreamErrorKind::Unavailable, message }, began, now);
             }
             Err(error) if error.kind == StreamErrorKind::InvalidArgument => {
-                // What is asked later has later numbers.
-                let of = part_of.unwrap_or_else(|| self.new_id());
-                self.isolate(Part { batches, of, at: now }, error, began, now);
+                let trial = part_of.unwrap_or_else(|| Trial { since: self.new_id(), alone: 0 });
+                self.isolate(Part { batches, trial, at: now }, error, began, now);
             }
             Err(error) => self.lost(batches, error, began, now),
         }
@@ -275,17 +286,17 @@ impl Pipeline {
     }
 
     /// The service refuses the call, for one of its records or for all that it holds: parts of it are tried until that
-    /// one is alone. Only when the service has taken another call since is a record to blame, and otherwise the stream
-    /// or the caller, which time may mend.
+    /// one is alone. When the service has taken another call since, it is to blame, and otherwise the stream or the
+    /// caller, which time may mend.
     fn isolate(&mut self, part: Part, error: StreamError, began: Instant, now: Instant) {
-        let Part { mut batches, of, .. } = part;
+        let Part { mut batches, trial, .. } = part;
         let error = failed_call(error);
         self.last_error = Some(error.message.clone());
         for batch in &mut batches {
             self.attempted(batch, error.clone(), began, now);
         }
         self.refusals = self.refusals.saturating_add(1);
-        let takes_others = self.accepted > of;
+        let takes_others = self.accepted > trial.since;
         let takes_none = !takes_others && self.refusals > SPLITS;
         if takes_none {
             self.pause.failed(began, now);
@@ -293,17 +304,17 @@ impl Pipeline {
         }
         if batches.len() > 1 {
             let second = batches.split_off(batches.len() / 2);
-            self.parts.extend([batches, second].map(|batches| Part { batches, of, at: now }));
+            self.parts.extend([batches, second].map(|batches| Part { batches, trial, at: now }));
             return;
         }
         for mut batch in batches {
             if batch.is_aggregate() && !takes_none {
                 batch.records_mut().iter_mut().for_each(|record| record.alone = true);
                 self.dissolve(batch.into_records());
-            } else if !takes_others {
-                let at = now + self.pause_after(batch.failures);
-                batch.failures = batch.failures.saturating_add(1);
-                self.parts.push_back(Part { batches: vec![batch], of, at });
+            } else if !takes_others && trial.alone < ALONE {
+                let at = now + self.pause_after(trial.alone);
+                let trial = Trial { alone: trial.alone + 1, ..trial };
+                self.parts.push_back(Part { batches: vec![batch], trial, at });
             } else {
                 tracing::error!(error = error.message, bytes = batch.size(), "the service refuses a record");
                 self.failed(batch, SendReason::Refused(Arc::new(error.clone())));

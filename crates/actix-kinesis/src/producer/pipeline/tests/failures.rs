@@ -3,7 +3,7 @@
 use kinesis_lease::StreamErrorKind;
 
 use super::bench::{Bench, MS, SECOND, conf, events};
-use crate::config::ProducerConf;
+use crate::config::{Ordering, ProducerConf};
 use crate::producer::event::ProducerEvent;
 use crate::producer::outcome::{Attempt, SendReason};
 
@@ -295,6 +295,23 @@ fn a_refused_record_by_itself_is_to_blame_as_soon_as_another_is_taken() {
     refuse(&mut bench, 5 * SECOND, |index| index == 0);
     let error = bench.outcomes[&0].as_ref().unwrap_err();
     assert!(matches!(error.reason, SendReason::Refused(_)), "{error:?}");
+}
+
+#[test]
+fn a_refused_record_that_all_others_wait_for_is_to_blame_after_some_attempts() {
+    let mut conf = single();
+    conf.ordering = Ordering::PartitionKey;
+    conf.record_ttl = 3_600 * SECOND;
+    let mut bench = Bench::new(conf, 1);
+    for _ in 0..3 {
+        bench.send("key");
+    }
+    refuse(&mut bench, 10 * SECOND, |index| index == 0);
+    assert!(bench.outcomes.is_empty());
+    let calls = refuse(&mut bench, 20 * SECOND, |index| index == 0);
+    assert!(calls < 10, "{calls} calls");
+    assert!(matches!(bench.outcomes[&0].as_ref().unwrap_err().reason, SendReason::Refused(_)));
+    assert_eq!(bench.read().remove("key"), Some(vec![1, 2]));
 }
 
 #[test]
