@@ -139,5 +139,6 @@ async fn under_the_limits_of_the_service_little_is_refused_and_nothing_lost() {
     results(send_many(&producer, 12_000, 1_000)).await;
     assert_once_each(&aws, 12_000);
     let refused: u64 = producer.status().streams[0].shards.iter().map(|shard| shard.refused).sum();
-    assert!(refused < 8_000, "{refused}");
+    // With a rate that does not follow what is refused, it is half of the events.
+    assert!(refused < 4_000, "{refused}");
 }

@@ -79,7 +79,10 @@ pub use outcome::{Attempt, AttemptError, Flushed, Outcome, PutResult, SendError,
 pub use sending::Sending;
 pub use status::{ProducedShard, ProducedStream, ProducerStatus};
 
-pub use kinesis_lease::PutApi;
+/// What an implementation of [`PutApi`] is made of.
+pub use kinesis_lease::put::{PutPlace, PutRecord, PutRefusal, PutReply};
+pub use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
+pub use kinesis_record::Shard;
 
 /// Sends events to one stream or to many. Cloning gives another handle of the same producer.
 ///

@@ -246,6 +246,31 @@ fn without_a_list_of_shards_events_go_one_by_one() {
 }
 
 #[test]
+fn a_first_list_of_many_pages_is_waited_for_as_long_as_a_call_takes_and_then_used_when_it_comes() {
+    let mut conf = conf();
+    conf.request_timeout = 2 * SECOND;
+    let mut bench = Bench::blank(conf, 2);
+    bench.poll();
+    bench.send("key-0");
+    bench.pass(2 * SECOND);
+    assert!(bench.waiting.is_empty() && bench.is_listing);
+    let wake = bench.pipeline.wake_at().unwrap();
+    bench.pass(wake - bench.now);
+    assert_eq!(wake, bench.begin + 3 * SECOND);
+    assert_eq!(waiting(&bench), [[[0]]]);
+    bench.answer(0, |_, _| None);
+    bench.pass(2 * SECOND);
+    bench.list();
+    assert!(bench.pipeline.status("orders").listed);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.lists), (21, 1));
+    assert!(bench.stored.iter().any(|stored| stored.events.len() > 1));
+}
+
+#[test]
 fn the_old_list_is_used_until_the_new_one_is_there() {
     let mut bench = Bench::new(conf(), 1);
     bench.split(0);
