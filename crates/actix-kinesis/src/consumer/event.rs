@@ -96,6 +96,10 @@ impl ConsumerEvent {
         self.0.partition_key.as_deref()
     }
 
+    pub(crate) fn shared_partition_key(&self) -> Option<Arc<str>> {
+        self.0.partition_key.clone()
+    }
+
     /// The explicit hash key, a decimal number below 2^128. Known only for records of an aggregate: the service
     /// does not tell that of a plain record.
     pub fn explicit_hash_key(&self) -> Option<&str> {
@@ -144,7 +148,8 @@ impl fmt::Debug for ConsumerEvent {
 ///
 /// Events of a shard come in the order of the stream, many at a time: as many as the window of the shard allows are
 /// under way before the first is answered. An event that is not answered in time, or whose processing failed, comes
-/// again with a higher attempt.
+/// again with a higher attempt. [`Concurrency`](crate::config::Concurrency) says what waits for it, and whether the
+/// events of a partition key follow each other.
 #[derive(Debug, Clone)]
 pub struct ProcessEvent {
     /// What to process.
