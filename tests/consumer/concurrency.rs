@@ -105,10 +105,11 @@ impl Handler<ConsumerShutdown> for Desk {
     fn handle(&mut self, _: ConsumerShutdown, _: &mut Self::Context) {}
 }
 
-/// Puts so many numbers, to each of the keys in turn.
+/// Puts so many numbers, to each of the keys in turn, and returns the last one's place.
 fn put_numbers(aws: &LocalAws, keys: usize, count: usize) -> String {
     let put = |number: usize| aws.put(STREAM, &format!("key-{}", number % keys), number.to_string()).unwrap();
-    (0..count).map(put).last().unwrap().sequence_number.to_string()
+    let sequences: Vec<_> = (0..count).map(|number| put(number).sequence_number).collect();
+    sequences.last().unwrap().to_string()
 }
 
 async fn checkpoint_reaches(aws: &LocalAws, table: &str, sequence: &str) {
