@@ -1,5 +1,6 @@
 //! What a delivery tells.
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::{Checkpoint, Position};
 
 use super::{Checker, Oracle};
@@ -31,7 +32,7 @@ impl Checker {
             Some(former) => self.check_repeat(worker, delivery, &former, at_ms),
             None => {
                 history.newest = history.newest.take().max(Some(position.clone()));
-                if !is_first {
+                if !is_first && !matches!(self.rules.concurrency, Concurrency::Key(_)) {
                     self.violated(
                         Oracle::Order,
                         format!("{worker} delivers {shard} {position} behind later ones for the first time"),
@@ -40,7 +41,37 @@ impl Checker {
                 self.check_key(delivery, key, number);
             }
         }
+        self.check_open(worker, delivery, key);
         self.under_way(worker, shard, position, attempt);
+    }
+
+    /// Nothing that the event has to follow is open.
+    fn check_open(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
+        let &Delivery { shard, ref position, .. } = delivery;
+        let lane = match self.rules.concurrency {
+            Concurrency::None => return,
+            Concurrency::Shard => None,
+            Concurrency::Key(_) => key.map(str::to_owned),
+        };
+        let open = &mut self.worker(worker).open;
+        let before = open.insert((shard.to_owned(), lane), position.clone());
+        if let Some(before) = before.filter(|before| before != position) {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {before}, which it has to follow"),
+            );
+        }
+        let most = match self.rules.concurrency {
+            Concurrency::Key(keys) => keys,
+            _ => 1,
+        };
+        let in_flight = self.worker(worker).in_flight.iter();
+        if in_flight.filter(|(of, other)| of == shard && other != position).count() >= most {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {most} events, as many as are allowed"),
+            );
+        }
     }
 
     fn check_parents(&mut self, shard: &str) {

@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::Position;
 
 pub use event::{Event, Line};
@@ -59,6 +60,8 @@ pub struct Rules {
     /// Clocks may run so differently that two processes both believe to have a lease. Then a sink is to go by the
     /// fencing token.
     pub owners_may_overlap: bool,
+    /// How many events of a shard each process has under way at once, and what waits for what.
+    pub concurrency: Concurrency,
 }
 
 /// What a fleet has to keep to.
@@ -66,7 +69,8 @@ pub struct Rules {
 pub enum Oracle {
     /// Every record is delivered, and nothing that was never put.
     Complete,
-    /// The first deliveries of a key's records come in the order of the stream, across reshards, too.
+    /// The first deliveries of a key's records come in the order of the stream, across reshards, too. With `concurrency`,
+    /// nothing of a shard or key is delivered beside an open event of it.
     Order,
     /// What was done with and stored before its reader began does not come again.
     Stored,
@@ -143,6 +147,8 @@ struct WorkerHistory {
     losses: BTreeMap<String, Vec<u64>>,
     restarts: BTreeMap<String, Vec<u64>>,
     in_flight: BTreeSet<(String, Position)>,
+    /// What it is not done with, of each shard and, if that is what is processed in order, each key.
+    open: BTreeMap<(String, Option<String>), Position>,
     /// The shards that it has had.
     shards: BTreeSet<String>,
 }
@@ -193,13 +199,13 @@ impl Checker {
                 if let Some(position) = line.event.position() {
                     self.worker(worker).in_flight.remove(&(shard.clone(), position.clone()));
                     if *done {
-                        self.shard(shard).done(worker, &position, at_ms);
+                        self.done(worker, shard, &position);
                     }
                 }
             }
             Event::EventGivenUp { shard, .. } => {
                 if let Some(position) = line.event.position() {
-                    self.shard(shard).done(worker, &position, at_ms);
+                    self.done(worker, shard, &position);
                 }
             }
             Event::ShardRestarts { shard } => {
@@ -218,11 +224,13 @@ impl Checker {
                 let worker = self.worker(worker);
                 worker.breaks.push(at_ms);
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Stopped { clean } => {
                 let worker = self.worker(worker);
                 worker.has_stopped_unclean |= !clean;
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Frozen => self.worker(worker).breaks.push(at_ms),
             Event::Calm => self.calm_ms = Some(at_ms),
@@ -260,9 +268,17 @@ impl Checker {
         self.workers.entry(worker.to_owned()).or_default()
     }
 
+    fn done(&mut self, worker: &str, shard: &str, position: &Position) {
+        self.worker(worker).open.retain(|(of, _), open| of != shard || open != position);
+        let at_ms = self.at_ms;
+        self.shard(shard).done(worker, position, at_ms);
+    }
+
     /// A process has ended its work on the shard, for now or for good.
     fn let_go(&mut self, line: &Line, shard: &str) {
-        self.worker(&line.worker).in_flight.retain(|(of, _)| of != shard);
+        let worker = self.worker(&line.worker);
+        worker.in_flight.retain(|(of, _)| of != shard);
+        worker.open.retain(|(of, _), _| of != shard);
         self.shard(shard).forget(&line.worker);
     }
 
