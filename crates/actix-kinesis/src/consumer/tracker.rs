@@ -241,7 +241,10 @@ impl Tracker {
 
     /// Whether an event waits to be delivered.
     pub(crate) fn has_due(&self) -> bool {
-        self.has_again() || self.fresh < self.first + self.entries.len() as u64
+        match self.lanes {
+            Some(_) => self.entries.iter().any(|entry| matches!(entry.state, State::Due(_))),
+            None => self.has_again() || self.fresh < self.first + self.entries.len() as u64,
+        }
     }
 
     /// Where the event is, as long as it or one before it is open.

@@ -41,6 +41,11 @@ impl Window {
         (self.size as usize).clamp(1, limit.max(1))
     }
 
+    /// The window of whoever takes events when they are wanted, at most `limit`: none waits there for an answer.
+    pub(crate) fn size_for_taker(&self, limit: usize) -> usize {
+        if self.is_fixed { self.size(limit) } else { limit }
+    }
+
     /// An answer came `after` its delivery, which made `among` events under way; `in_flight` still are.
     pub(crate) fn answered(&mut self, after: Duration, among: usize, in_flight: usize, limit: usize) {
         if self.is_fixed {

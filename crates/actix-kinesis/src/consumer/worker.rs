@@ -196,7 +196,7 @@ impl ConsumerWorker {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
                 let window = match processor.is_intake() {
                     _ if self.one_at_a_time => 1,
-                    true => limit,
+                    true => self.window.size_for_taker(limit),
                     false => self.window.size(limit),
                 };
                 let in_flight = self.tracker.in_flight();
