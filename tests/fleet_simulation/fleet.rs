@@ -75,6 +75,7 @@ fn rules(trial: Trial) -> Rules {
         // How much the next page holds is an estimate.
         max_bytes: Some(2 * MAX_BYTES),
         owners_may_overlap: trial == Trial::Clocks,
+        gives_up_nothing: true,
     }
 }
 
