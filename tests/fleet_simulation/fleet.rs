@@ -1,6 +1,6 @@
 //! A run: the fleet, its stream, and what is done to both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,6 +11,7 @@ use kinesis_local::model::Settings;
 use kinesis_record::ShardId;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::kcl::Kcl;
 use crate::process::{FAILOVER, Life, MAX_BYTES, MAX_IN_FLIGHT, Making, WallClock};
 use crate::processor::Moods;
 use crate::producer::Producer;
@@ -113,6 +114,8 @@ struct Fleet {
     /// The shards that were told of.
     told: Arc<Mutex<BTreeSet<ShardId>>>,
     seats: Arc<Mutex<Vec<Seat>>>,
+    /// The worker id of each life.
+    worker_ids: Arc<Mutex<BTreeMap<String, WorkerId>>>,
     failures: Arc<Mutex<Vec<String>>>,
 }
 
@@ -144,14 +147,20 @@ impl Fleet {
             former: Vec::new(),
         });
         let seats = Arc::new(Mutex::new(seats.collect()));
-        let (told, failures) = (Arc::default(), Arc::default());
-        Self { plan: Arc::new(plan), begin, place, trace, told, seats, failures }
+        let (told, worker_ids, failures) = (Arc::default(), Arc::default(), Arc::default());
+        Self { plan: Arc::new(plan), begin, place, trace, told, seats, worker_ids, failures }
     }
 
     fn begin(&self) {
         self.tell_of_new_shards();
+        // Not the fleet, which would keep itself.
         let trace = self.trace.clone();
+        let (worker_ids, failures) = (Arc::clone(&self.worker_ids), Arc::clone(&self.failures));
         self.place.watch_rows(move |by, before, after| {
+            if let Some(failure) = foreign_write(by, worker_ids.lock().unwrap().get(by), before, after) {
+                trace.remark(by, failure.clone());
+                failures.lock().unwrap().push(failure);
+            }
             let event = match (before, after) {
                 (_, Some(row)) => Event::Row {
                     shard: row.shard.to_string(),
@@ -170,11 +179,7 @@ impl Fleet {
         for (index, starting) in self.plan.processes.iter().enumerate() {
             self.later(starting.at, move |fleet| fleet.start(index));
         }
-        let producer = Producer {
-            place: self.place.clone(),
-            trace: self.trace.clone(),
-            chance: chance(self.plan.seed, 1),
-        };
+        let producer = self.producer(chance(self.plan.seed, 1));
         let end = self.begin + CALM + PUTTING;
         actix::spawn(async move { tokio::time::timeout_at(end, producer.run()).await });
         let fleet = self.clone();
@@ -184,6 +189,10 @@ impl Fleet {
                 fleet.measure();
             }
         });
+    }
+
+    fn producer(&self, chance: fastrand::Rng) -> Producer {
+        Producer { place: self.place.clone(), trace: self.trace.clone(), chance }
     }
 
     fn later(&self, time: Duration, what: impl FnOnce(&Self) + 'static) {
@@ -234,6 +243,7 @@ impl Fleet {
             seat.life = Some(life.clone());
             life
         });
+        self.worker_ids.lock().unwrap().insert(life.name.clone(), life.worker_id.as_str().into());
         let fleet = self.clone();
         actix::spawn(async move {
             let ended = life.consumer.finished().await;
@@ -305,6 +315,18 @@ impl Fleet {
             }
             What::Events { process, time, temper, one_in } => {
                 self.seat(process, |seat| seat.moods.begin(time, temper, one_in, chance));
+            }
+            What::Kcl { time, is_polite } => {
+                let name = format!("kcl.{}", deed.number);
+                self.worker_ids.lock().unwrap().insert(name.clone(), name.as_str().into());
+                let kcl = Kcl::new(self.place.clone(), self.trace.clone(), name, chance);
+                actix::spawn(kcl.run(time, is_polite));
+            }
+            What::Flood => drop(actix::spawn(self.producer(chance).flood())),
+            What::Unreadable { which, time } => {
+                let shards = self.place.shards();
+                self.place.make_unreadable([shards[which % shards.len()].id.clone()]);
+                self.later(time, |fleet| fleet.place.make_unreadable([]));
             }
             What::Jump { process, seconds } => self.seat(process, |seat| {
                 seat.clock.off.store(seconds, std::sync::atomic::Ordering::Relaxed);
@@ -385,6 +407,7 @@ impl Fleet {
             }
             seats.iter_mut().flat_map(|seat| std::mem::take(&mut seat.former)).collect::<Vec<_>>()
         };
+        self.place.make_unreadable([]);
         former.iter().for_each(Life::crash);
         self.lives().iter().for_each(Life::thaw);
         for process in 0..self.plan.processes.len() {
@@ -392,6 +415,19 @@ impl Fleet {
         }
         self.trace.tell("", Event::Calm);
     }
+}
+
+/// Who does not have a lease may take it, and do nothing else to its row but ask for it.
+fn foreign_write(
+    by: &str,
+    worker: Option<&WorkerId>,
+    before: Option<&Lease>,
+    after: Option<&Lease>,
+) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let is_kept = before.counter < after.counter && before.owner == after.owner;
+    (is_kept && before.owner.as_ref() != worker)
+        .then(|| format!("{by} writes to the lease of {}, which is {:?}", before.shard, holders(before)))
 }
 
 /// Who has a lease, and who wants it.
