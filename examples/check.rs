@@ -8,16 +8,17 @@
 //! by lines like `{"unix_ms":1,"event":"put","shard":"shardId-0","seq":"1","sub":0,"pk":"key"}`, and what each line may
 //! say by `actix_kinesis_test::check::Event`.
 //!
-//! Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that cannot be read.
+//! Violations go to stdout, each with the file and line that show it. A last line that is cut off, as a killed process
+//! leaves it, is left out. Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that cannot be read.
 
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use actix_kinesis::config::Concurrency;
-use actix_kinesis_test::check::{Checker, Line, Rules, Violation};
+use actix_kinesis_test::check::{Checker, Event, Line, Rules, Violation};
 use clap::Parser;
 
 /// Looks for what no fleet of consumers may do in what one did
@@ -47,14 +48,14 @@ struct Arguments {
     /// The setting was `concurrency = key(KEYS)`: so many keys of a shard at once, each in order
     #[arg(long, value_name = "KEYS")]
     keys_at_once: Option<usize>,
+    /// No failure is tolerated: no event is given up
+    #[arg(long)]
+    gives_up_nothing: bool,
 }
 
 fn main() -> ExitCode {
     match check(&Arguments::parse()) {
-        Ok(violations) => {
-            violations.iter().for_each(|violation| println!("{violation}"));
-            ExitCode::from(u8::from(!violations.is_empty()))
-        }
+        Ok(violations) => ExitCode::from(u8::from(violations > 0)),
         Err(error) => {
             eprintln!("check: {error}");
             ExitCode::from(2)
@@ -62,16 +63,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn check(arguments: &Arguments) -> Result<Vec<Violation>, Box<dyn Error>> {
-    let mut lines = Vec::new();
+/// A line, and where it stands.
+struct Found<'a> {
+    file: &'a Path,
+    number: usize,
+    line: Line,
+}
+
+/// Prints the violations. Returns how many there are.
+fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
+    let mut history = Vec::new();
     for file in &arguments.files {
-        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-            let line = Line::parse(line).map_err(|error| format!("{}:{number}: {error}", file.display()))?;
-            lines.push(line);
-        }
+        read(file, &mut history)?;
     }
-    lines.sort_by_key(|line| line.at_ms);
+    if history.is_empty() {
+        return Err("there are no lines to check".into());
+    }
+    history.sort_by_key(|found| found.line.at_ms);
     let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
     let mut checker = Checker::new(Rules {
         only_planned: arguments.only_planned,
@@ -85,7 +93,35 @@ fn check(arguments: &Arguments) -> Result<Vec<Violation>, Box<dyn Error>> {
             None if arguments.shard_in_order => Concurrency::Shard,
             None => Concurrency::None,
         },
+        gives_up_nothing: arguments.gives_up_nothing,
     });
-    lines.iter().for_each(|line| checker.observe(line));
-    Ok(checker.finish())
+    let unknown = history.iter().filter(|found| found.line.event == Event::Other).count();
+    if unknown == history.len() {
+        return Err("no line tells anything that is checked".into());
+    }
+    history.iter().for_each(|found| checker.observe(&found.line));
+    let violations = checker.finish();
+    for Violation { oracle, line, at_ms, text, .. } in &violations {
+        let Some(Found { file, number, .. }) = history.get(line.saturating_sub(1)) else { continue };
+        println!("{}:{number}: {oracle} at {at_ms} ms: {text}", file.display());
+    }
+    let (lines, violated) = (history.len(), violations.len());
+    eprintln!(
+        "check: {lines} lines, {unknown} of them of kinds that are not looked at, {violated} violations"
+    );
+    Ok(violations.len())
+}
+
+fn read<'a>(file: &'a Path, history: &mut Vec<Found<'a>>) -> Result<(), Box<dyn Error>> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')).filter(|(_, line)| !line.trim().is_empty()) {
+        match Line::parse(line) {
+            Ok(line) => history.push(Found { file, number, line }),
+            // A process that was killed leaves half a line.
+            Err(_) if !line.ends_with('\n') => eprintln!("check: {name}:{number}: cut off, left out"),
+            Err(error) => return Err(format!("{name}:{number}: {error}").into()),
+        }
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `schedule` | what a seed stands for: the fleet, and the list of what is done to it |
 //! | `fleet` | a run of that |
-//! | `process`, `processor`, `producer`, `wire` | who takes part, and the network between |
+//! | `process`, `processor`, `producer`, `kcl`, `wire` | who takes part, and the network between |
 //! | `trace`, `tally`, `panics` | what happened |
 //! | `shrink`, `report` | from a run that fails to the smallest schedule that does |
 //! | `planted` | bugs that the checks must see |
@@ -19,6 +19,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod fleet;
+mod kcl;
 #[allow(dead_code, reason = "each of the tests uses a part of it")]
 #[path = "../support/logs.rs"]
 mod logs;
