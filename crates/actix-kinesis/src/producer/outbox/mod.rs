@@ -74,7 +74,7 @@
 //! | `outcome`, `error` | what an application is told |
 //! | `actor` | [`OutboxActor`] |
 //! | `room` | how much is kept |
-//! | `keeper` | the task between the senders, the disk and the producer |
+//! | `keeper` | the task between the senders, the disk and the producer, and its end |
 //! | `backlog` | which events are sent next |
 //! | `disk` | the store behind a queue, on threads for blocking work |
 //! | `store`, `file`, `row` | [`OutboxStore`], and the one in a directory |
