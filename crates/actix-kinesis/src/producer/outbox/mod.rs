@@ -73,6 +73,7 @@
 //! |---|---|
 //! | `outcome`, `error` | what an application is told |
 //! | `actor` | [`OutboxActor`] |
+//! | `builder` | [`OutboxBuilder`] |
 //! | `room` | how much is kept |
 //! | `keeper` | the task between the senders, the disk and the producer, and its end |
 //! | `backlog` | which events are sent next |
@@ -81,6 +82,7 @@
 
 mod actor;
 mod backlog;
+mod builder;
 mod disk;
 mod error;
 mod file;
@@ -92,38 +94,24 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use actix::Recipient;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    InvalidEvent, KinesisProducer, MessageId, Outcome, ProducerBuilder, ProducerError, ProducerEvent, PutApi,
-    SendError, SendReason, far_away,
-};
-use crate::config::{Ordering, ProducerConf};
-use backlog::{Backlog, Load};
-use disk::Disk;
-use keeper::{Answers, Board, Command, Keeper};
+use super::{InvalidEvent, MessageId, Outcome, ProducerEvent, SendError, SendReason, far_away};
+use crate::config::ProducerConf;
+use keeper::{Answers, Board, Command};
 use room::Room;
 
 pub use actor::{OutboxActor, SendDurably, StopOutbox};
+pub use builder::OutboxBuilder;
 pub use error::{OutboxError, OutboxOpenError, OutboxReason};
 pub use file::FileStore;
 pub use outcome::{Accepted, OutboxOutcome, OutboxStatus, OutboxStopped, Parked};
 pub use store::{Change, Contents, Entry, Kept, OutboxStore, Row, StoreError, Unreadable};
-
-/// As long as a `record-ttl` can be: nothing expires in an outbox.
-const FOR_EVER: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
-
-/// Opens a store, on a thread for blocking work.
-type Source = Box<dyn FnOnce() -> Result<Box<dyn OutboxStore>, StoreError> + Send>;
 
 /// Keeps events on the disk until they are sent; see the [module](self). Cloning gives another handle of the same outbox.
 #[derive(Debug, Clone)]
@@ -145,7 +133,7 @@ impl Outbox {
 
     /// Opens an outbox with more said about it.
     pub fn builder(conf: ProducerConf) -> OutboxBuilder {
-        OutboxBuilder { producer: KinesisProducer::builder(conf), store: None, outcomes: None }
+        OutboxBuilder::new(conf)
     }
 
     /// Accepts an event. It takes its place behind the events that were handed over before by the time that this returns;
@@ -348,86 +336,5 @@ impl Outbox {
 
     fn reason(&self) -> OutboxReason {
         self.room.closed().unwrap_or(OutboxReason::Stopped)
-    }
-}
-
-/// What is said about an outbox before it opens.
-#[derive(Debug)]
-#[must_use = "an outbox opens with `open`"]
-pub struct OutboxBuilder {
-    producer: ProducerBuilder,
-    store: Option<Box<dyn OutboxStore>>,
-    outcomes: Option<Recipient<OutboxOutcome>>,
-}
-
-impl OutboxBuilder {
-    /// Takes AWS credentials from here instead of the SDK's default chain.
-    pub fn credentials(mut self, provider: SharedCredentialsProvider) -> Self {
-        self.producer = self.producer.credentials(provider);
-        self
-    }
-
-    /// Writes to other streams than those of AWS, simulated ones for instance.
-    pub fn api(mut self, api: Arc<dyn PutApi>) -> Self {
-        self.producer = self.producer.api(api);
-        self
-    }
-
-    /// Makes all that is left to chance (jitter) follow from a number.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.producer = self.producer.seed(seed);
-        self
-    }
-
-    /// Keeps events there instead of in `outbox.path`.
-    pub fn store(mut self, store: impl OutboxStore) -> Self {
-        self.store = Some(Box::new(store));
-        self
-    }
-
-    /// Who is told what became of each accepted event, of those of former processes too.
-    pub fn outcomes(mut self, recipient: Recipient<OutboxOutcome>) -> Self {
-        self.outcomes = Some(recipient);
-        self
-    }
-
-    /// Opens the outbox; see [`Outbox::open`].
-    ///
-    /// # Errors
-    /// When the directory is in use, damaged or cannot be written to, or its producer cannot be started.
-    pub async fn open(self) -> Result<Outbox, OutboxOpenError> {
-        let Self { mut producer, store, outcomes } = self;
-        producer.conf.validate().map_err(ProducerError::from)?;
-        let runtime = Handle::try_current().map_err(|_| ProducerError::NoRuntime)?;
-        let random = producer.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let path = producer.conf.outbox.path.take().map(PathBuf::from);
-        let from: Source = match (store, path) {
-            (Some(store), _) => Box::new(|| Ok(store)),
-            (None, Some(path)) => Box::new(move || Ok(Box::new(FileStore::open(&path)?))),
-            (None, None) => return Err(OutboxOpenError::NoPath),
-        };
-        producer.conf.ordering = Ordering::PartitionKey;
-        producer.conf.record_ttl = FOR_EVER;
-        producer.conf.fail_if_throttled = false;
-        let producer = producer.start().await?;
-        let opened = runtime.spawn_blocking(move || {
-            let mut store = from()?;
-            let contents = store.contents()?;
-            Ok::<_, StoreError>((store, contents))
-        });
-        let opened = opened.await.map_err(|error| OutboxOpenError::Panicked(error.to_string()))?;
-        let (store, contents) = opened?;
-
-        let conf = Arc::clone(&producer.conf);
-        let under_way = Load { events: conf.max_outstanding_requests, bytes: conf.max_outstanding_bytes };
-        let kept = Load { events: conf.outbox.max_events, bytes: conf.outbox.max_bytes };
-        let room = Room::new(kept, under_way);
-        let board = Board::new(Mutex::default());
-        let (disk, backlog) = (Disk::new(store, random), Backlog::new(under_way));
-        let keeper =
-            Keeper::new(producer, Arc::clone(&room), Arc::clone(&board), outcomes, disk, backlog, contents);
-        let (commands, received) = mpsc::unbounded_channel();
-        runtime.spawn(keeper.run(received));
-        Ok(Outbox { commands, room, board, conf })
     }
 }
