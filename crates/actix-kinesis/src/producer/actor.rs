@@ -10,7 +10,7 @@ use actix::dev::ToEnvelope;
 use actix::prelude::*;
 
 use super::event::ProducerEvent;
-use super::outcome::{Attempt, Flushed, PutResult, SendError, SendReason};
+use super::outcome::{Attempt, Flushed, Outcome, PutResult, SendError, SendReason};
 use super::{KinesisProducer, Sending};
 
 /// Failures of events that nobody waits for are logged once in such a time.
@@ -201,20 +201,28 @@ impl Handler<SendWithCallback> for KinesisProducerActor {
     fn handle(&mut self, message: SendWithCallback, context: &mut Self::Context) -> Self::Result {
         let SendWithCallback { event, message_id, successes, failures } = message;
         let sending = self.take(event, context);
-        Box::pin(async move {
-            match sending.await {
-                Ok(result) => {
-                    let successful = SendSuccessful { message_id, result };
-                    successes.iter().for_each(|it| it.do_send(successful.clone()));
-                    Ok(successful)
-                }
-                Err(SendError { event, reason, attempts }) => {
-                    let failed = SendFailed { event, message_id, reason, attempts };
-                    failures.iter().for_each(|it| it.do_send(failed.clone()));
-                    Err(failed)
-                }
-            }
-        })
+        Box::pin(answer(sending, message_id, successes, failures))
+    }
+}
+
+/// The answer to a [`SendWithCallback`], told to its recipients.
+pub(super) async fn answer(
+    sending: impl Future<Output = Outcome>,
+    message_id: MessageId,
+    successes: Option<Recipient<SendSuccessful>>,
+    failures: Option<Recipient<SendFailed>>,
+) -> Result<SendSuccessful, SendFailed> {
+    match sending.await {
+        Ok(result) => {
+            let successful = SendSuccessful { message_id, result };
+            successes.iter().for_each(|it| it.do_send(successful.clone()));
+            Ok(successful)
+        }
+        Err(SendError { event, reason, attempts }) => {
+            let failed = SendFailed { event, message_id, reason, attempts };
+            failures.iter().for_each(|it| it.do_send(failed.clone()));
+            Err(failed)
+        }
     }
 }
 
@@ -233,7 +241,7 @@ impl Handler<StopProducer> for KinesisProducerActor {
 
 /// Tells of events that were not sent: the first at once, those that follow soon together.
 #[derive(Debug, Clone, Default)]
-struct Unsent(Rc<RefCell<Noted>>);
+pub(super) struct Unsent(Rc<RefCell<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
@@ -242,7 +250,7 @@ struct Noted {
 }
 
 impl Unsent {
-    fn note(&self, error: &SendError) {
+    pub(super) fn note(&self, error: &SendError) {
         let mut noted = self.0.borrow_mut();
         if noted.is_quiet {
             noted.untold += 1;

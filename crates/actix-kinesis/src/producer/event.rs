@@ -101,6 +101,16 @@ pub enum InvalidEvent {
         /// How many are allowed.
         max: u64,
     },
+    /// It is larger than all that an outbox may keep.
+    #[error(
+        "the event counts {bytes} bytes, and outbox.max-bytes allows {max} for all that is kept: raise it"
+    )]
+    TooLargeToKeep {
+        /// What is counted of it.
+        bytes: u64,
+        /// How much is allowed.
+        max: u64,
+    },
     /// The stream's name is none.
     #[error("{name:?} is no stream: it must be an ARN or 1 to 128 of the characters a-z A-Z 0-9 _ . -")]
     Stream {

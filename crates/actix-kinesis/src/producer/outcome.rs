@@ -119,6 +119,14 @@ pub enum SendReason {
     /// The producer was stopped before the event was through.
     #[error("the producer was stopped; last: {}", Last(.0))]
     Stopped(Option<Arc<AttemptError>>),
+    /// The outbox did not take the event.
+    #[cfg(feature = "outbox")]
+    #[error("{0}")]
+    Outbox(Arc<super::outbox::OutboxReason>),
+    /// The outbox accepted the event and has ended before it was sent: it sends it at the next start.
+    #[cfg(feature = "outbox")]
+    #[error("the outbox has ended, keeps the event and sends it at the next start: do not send it again")]
+    Kept,
     /// The producer's task has ended, by a panic or with its runtime.
     #[error("the producer's task has ended, by a panic or with its runtime: start another producer")]
     Died,
