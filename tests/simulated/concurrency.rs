@@ -207,6 +207,48 @@ async fn so_many_keys_at_once_are_processed_as_many_times_as_fast_as_one_event_a
 }
 
 #[actix::test]
+async fn a_shard_is_stopped_behind_its_last_answer_though_a_key_was_left_behind() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    (0..20).for_each(|number| drop(place.put("busy", number.to_string())));
+    (0..20).for_each(|number| drop(place.put(&format!("key-{number}"), "x")));
+    let mut conf = conf();
+    conf.worker.concurrency = Concurrency::Key(32);
+    let desk = |notes: &Notes| Desk(Recorder::new(notes), Arc::default()).start();
+    let (before, after) = (new_notes(), new_notes());
+    let consumer = start(conf.clone(), place.connect().0, desk(&before));
+    before.wait_for("all other keys", |noted| noted.first_by_key().len() == 21).await;
+    assert!(before.now().deliveries.len() < 30);
+    let stopped = consumer.stop().await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert_eq!(before.now().deliveries.len(), 40);
+    place.put("busy", "the next");
+    let next = start(conf, place.connect().0, desk(&after));
+    let noted = after.wait_for("the next", |noted| !noted.deliveries.is_empty()).await;
+    assert_eq!(noted.payloads(), ["the next"]);
+    assert!(next.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn what_was_left_behind_is_not_caught_up_with_for_longer_than_half_of_the_time() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    (0..10_000).for_each(|number| drop(place.put("busy", number.to_string())));
+    place.put("key", "x");
+    let mut conf = conf();
+    conf.worker.concurrency = Concurrency::Key(32);
+    let notes = new_notes();
+    let desk = Desk(Recorder::new(&notes), Arc::default()).start();
+    let consumer = start(conf, place.connect().0, desk);
+    notes.wait_for("the other key", |noted| noted.first_by_key().len() == 2).await;
+    let begin = Instant::now();
+    let stopped = consumer.stop_within(MINUTE).await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert!(begin.elapsed() < MINUTE / 2, "{:?}", begin.elapsed());
+    assert!(notes.now().deliveries.len() > 500);
+}
+
+#[actix::test]
 async fn after_a_crash_nothing_is_missing_and_the_order_of_each_key_is_kept() {
     tokio::time::pause();
     let place = Place::new(1);

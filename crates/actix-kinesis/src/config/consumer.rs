@@ -101,6 +101,9 @@ pub enum Concurrency {
     /// An event's time to be answered begins with its delivery, and no fewer than `n` are delivered where there are as
     /// many keys: `n` is how many events of each shard the processor really works on at once. Events behind one that is
     /// held up are reached as far as [`max_bytes`](WorkerConf::max_bytes) lets the shard be read ahead.
+    ///
+    /// When the shard is handed over, paused or stopped, events that wait while later ones have been delivered are caught
+    /// up with, for half of the time that this may take, so that the later ones do not come again.
     Key(usize),
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct Tracker {
     entries: VecDeque<Entry>,
     /// The id of the first entry.
     first: u64,
-    /// The next entry that has never been delivered, unless there are lanes.
+    /// The first entry behind all that have been delivered.
     fresh: u64,
     lanes: Option<Lanes>,
     /// The entries that are due and have been delivered before.
@@ -177,6 +177,16 @@ impl Tracker {
             }
         }
         None
+    }
+
+    /// The next event to deliver of those that wait for others while events behind them have been delivered. As long as
+    /// there are any, the checkpoint is not where the newest delivery is.
+    pub(crate) fn next_left_behind(&mut self) -> Option<Delivery> {
+        let newest = self.fresh.checked_sub(1)?;
+        let lanes = self.lanes.as_mut()?;
+        let is_again = self.again.first().is_some_and(|oldest| oldest.0 < newest);
+        let id = if is_again { self.again.pop_first() } else { lanes.pop_fresh_before(EventId(newest)) };
+        self.deliver(id?)
     }
 
     /// Takes an answer to a delivery. [`EventProcessed::Later`] is none and changes nothing.
@@ -339,6 +349,7 @@ impl Tracker {
         let attempt = entry.attempts;
         entry.state = State::InFlight(event.clone());
         self.in_flight += 1;
+        self.fresh = self.fresh.max(id.0 + 1);
         Some(Delivery { id, attempt, event })
     }
 

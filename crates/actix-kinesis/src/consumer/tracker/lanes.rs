@@ -59,6 +59,12 @@ impl Lanes {
         self.last.is_empty() && self.fresh.is_empty()
     }
 
+    /// The same, if it is older than `id`.
+    pub(super) fn pop_fresh_before(&mut self, id: EventId) -> Option<EventId> {
+        let is_before = self.fresh.peek().is_some_and(|Reverse(oldest)| *oldest < id);
+        if is_before { self.pop_fresh() } else { None }
+    }
+
     fn lane(&self, event: &ConsumerEvent) -> Option<Arc<str>> {
         if self.per_key { event.shared_partition_key() } else { None }
     }

@@ -51,6 +51,35 @@ fn the_events_of_a_key_follow_each_other_and_other_keys_go_on() {
 }
 
 #[test]
+fn what_was_left_behind_by_later_events_can_be_caught_up_with() {
+    let mut tracker = tracker(2, 0.0, KEYS, &["a", "a", "a", "b", "a", "b"]);
+    assert!(tracker.next_left_behind().is_none(), "nothing has been delivered");
+    let first = deliver_all(&mut tracker);
+    assert_eq!(sequences(&first), [at(1, 0), at(4, 0)]);
+    processed(&mut tracker, &first[1]);
+    failed(&mut tracker, &first[0]);
+    for sequence in 1..=3 {
+        let left_behind = tracker.next_left_behind().unwrap();
+        assert_eq!(left_behind.event.position(), &at(sequence, 0));
+        assert!(tracker.next_left_behind().is_none());
+        processed(&mut tracker, &left_behind);
+    }
+    assert!(tracker.next_left_behind().is_none());
+    assert_eq!(tracker.done(), Some(&at(4, 0)));
+    assert_eq!(sequences(&deliver_all(&mut tracker)), [at(5, 0), at(6, 0)]);
+}
+
+#[test]
+fn the_newest_event_is_not_left_behind_when_it_fails() {
+    for concurrency in [Concurrency::None, Concurrency::Shard, KEYS] {
+        let mut tracker = tracker(2, 0.0, concurrency, &["a", "a"]);
+        let first = tracker.next_delivery().unwrap();
+        failed(&mut tracker, &first);
+        assert!(tracker.next_left_behind().is_none(), "{concurrency:?}");
+    }
+}
+
+#[test]
 fn later_pages_queue_behind_earlier_ones() {
     let mut tracker = tracker(1, 0.0, KEYS, &["a", "b"]);
     let first = deliver_all(&mut tracker);

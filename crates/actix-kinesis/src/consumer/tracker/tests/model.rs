@@ -11,6 +11,7 @@ enum Step {
     /// Payload lengths and keys; none stands for nothing to deliver.
     AddPage(Vec<Option<(usize, Key)>>),
     Deliver(usize),
+    CatchUp(usize),
     /// An answer to some delivery, whichever it was and however often it has been answered.
     Processed(prop::sample::Index),
     Failed(prop::sample::Index),
@@ -31,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => prop::collection::vec(payload, 0..12).prop_map(Step::AddPage),
         6 => (1usize..6).prop_map(Step::Deliver),
+        1 => (1usize..6).prop_map(Step::CatchUp),
         6 => any::<prop::sample::Index>().prop_map(Step::Processed),
         6 => any::<prop::sample::Index>().prop_map(Step::Failed),
         1 => (0u64..60, 0u32..4, any::<bool>())
@@ -103,10 +105,27 @@ impl Model {
         let next = (0..self.events.len())
             .find(|id| is_due(id) && self.events[*id].attempts > 0)
             .or_else(|| (0..self.events.len()).find(|id| is_due(id) && !self.waits(*id)))?;
+        Some(self.begin(next))
+    }
+
+    /// The same for what was left behind.
+    fn catch_up(&mut self) -> Option<(usize, u32)> {
+        if self.concurrency == Concurrency::None {
+            return None;
+        }
+        let newest = self.events.iter().rposition(|event| event.attempts > 0)?;
+        let is_due = |id: &usize| self.events[*id].standing == Standing::Due;
+        let next = (0..newest)
+            .find(|id| is_due(id) && self.events[*id].attempts > 0)
+            .or_else(|| (0..newest).find(|id| is_due(id) && !self.waits(*id)))?;
+        Some(self.begin(next))
+    }
+
+    fn begin(&mut self, next: usize) -> (usize, u32) {
         let event = &mut self.events[next];
         event.standing = Standing::InFlight;
         event.attempts += 1;
-        Some((next, event.attempts))
+        (next, event.attempts)
     }
 
     fn follow_each_other(&self, one: &Event, other: &Event) -> bool {
@@ -245,6 +264,16 @@ impl Pair {
     fn deliver(&mut self) -> bool {
         let delivery = self.tracker.next_delivery();
         let expected = self.model.deliver();
+        self.delivered(delivery, expected)
+    }
+
+    fn catch_up(&mut self) -> bool {
+        let delivery = self.tracker.next_left_behind();
+        let expected = self.model.catch_up();
+        self.delivered(delivery, expected)
+    }
+
+    fn delivered(&mut self, delivery: Option<Delivery>, expected: Option<(usize, u32)>) -> bool {
         assert_eq!(delivery.as_ref().map(|delivery| (delivery.id.0 as usize, delivery.attempt)), expected);
         let Some(Delivery { id, attempt, event }) = delivery else { return false };
         assert_eq!(event.position(), &self.model.events[id.0 as usize].position);
@@ -264,6 +293,7 @@ impl Pair {
         match step {
             Step::AddPage(payloads) => self.tracker.add_page(self.model.add_page(&payloads)),
             Step::Deliver(count) => (0..count).for_each(|_| _ = self.deliver()),
+            Step::CatchUp(count) => (0..count).for_each(|_| _ = self.catch_up()),
             Step::Processed(_) | Step::Failed(_) if self.deliveries.is_empty() => {}
             Step::Processed(which) => {
                 let (id, attempt) = *which.get(&self.deliveries);
