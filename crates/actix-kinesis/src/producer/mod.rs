@@ -19,8 +19,9 @@
 //!   [`SendError`] with the event in it.
 //! - **At least once.** An event whose reply is lost is sent again, and may then be stored twice. So may the events of
 //!   an aggregate that arrives while its shard is split or merged.
-//! - **Order.** With `ordering = partition-key`, the stored events of a partition key are in the order in which they
-//!   were sent. An event that fails leaves a gap; sent again, it goes behind the others.
+//! - **Order.** With `ordering = partition-key`, the first copies of the stored events of a partition key are in the order
+//!   in which they were sent; see [`PartitionKey`](crate::config::Ordering::PartitionKey). An event that fails leaves a
+//!   gap; sent again, it goes behind the others.
 //! - **Bounds.** What is under way is limited in events and bytes. Beyond a limit, sends wait or are refused, until the
 //!   load is below 0.9 of it. Among several streams, each may have three quarters of the room that the others leave, so
 //!   that one which is not there or takes little holds no other up. Shards of one stream share its room: events for a
