@@ -221,6 +221,19 @@ async fn five_times_the_load_goes_at_the_shards_limit_in_bounded_memory_and_drai
 }
 
 #[tokio::test(start_paused = true)]
+async fn under_the_limits_of_the_service_little_is_refused() {
+    let place = Place::new(4);
+    let mut conf = ProducerConf::new(STREAM);
+    conf.aggregation.enabled = false;
+    let producer = place.start(conf).await;
+    let outcomes = outcomes(send_many(&producer, 30_000, 1_000)).await;
+    assert!(outcomes.iter().all(Result::is_ok));
+    let refused: u64 = producer.status().streams[0].shards.iter().map(|shard| shard.refused).sum();
+    // At a rate that does not follow what is refused, it would be half as many as are sent.
+    assert!(refused < 4_000, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_producers_share_a_shard_without_knowing_of_each_other() {
     let place = Place::new(1);
     let mut conf = ProducerConf::new(STREAM);

@@ -202,6 +202,20 @@ fn a_flush_sends_at_once_and_reports_what_became_of_all_before_it() {
 }
 
 #[test]
+fn a_flush_sends_what_is_ready_and_waits_for_others_to_go_with_it() {
+    for conf in [without_aggregation(), conf()] {
+        let mut bench = Bench::new(conf, 1);
+        bench.send("key-0");
+        bench.send("key-1");
+        bench.pass(90 * MS);
+        // An aggregate is closed by now, and waits for a call as single events do.
+        assert!(bench.waiting.is_empty() && bench.pipeline.wake_at() == Some(bench.begin + 100 * MS));
+        let _flushed = bench.flush();
+        assert_eq!(waiting(&bench).into_iter().flatten().flatten().collect::<Vec<_>>(), [0, 1]);
+    }
+}
+
+#[test]
 fn what_comes_after_a_flush_is_packed_while_its_outcome_is_awaited() {
     let mut bench = Bench::new(conf(), 1);
     bench.send("flushed");
