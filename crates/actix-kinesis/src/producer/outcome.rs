@@ -132,6 +132,13 @@ pub enum SendReason {
     Died,
 }
 
+impl SendReason {
+    /// Whether another send to the same producer may go better.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Full | Self::Expired(_) | Self::Throttled(_))
+    }
+}
+
 struct Last<'a>(&'a Option<Arc<AttemptError>>);
 
 impl fmt::Display for Last<'_> {
