@@ -46,7 +46,7 @@ pub struct ProducerConf {
     /// reactive-kinesis: `akka.max-outstanding-requests`, there without a default.
     pub max_outstanding_requests: u64,
     /// `max-outstanding-bytes`: their payloads and partition keys. Bytes, 1 MiB to 1 TiB; default 64 MiB. Calls under way
-    /// hold what they send once more, packed and encoded.
+    /// hold copies of what they send besides, packed and encoded.
     pub max_outstanding_bytes: u64,
     /// `max-in-flight-calls`: PutRecords calls under way to a stream at once. 1 to 256; default 24.
     /// KPL: `MaxConnections`.
