@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
-use crate::producer::{Attempt, KinesisProducer, Outcome, SendReason, Sending};
+use crate::producer::{Attempt, KinesisProducer, Outcome, Sending};
 
 /// How long events are sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
