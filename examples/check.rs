@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use actix_kinesis_test::check::{Checker, Line, Rules, Violation};
+use actix_kinesis::config::Concurrency;
+use actix_kinesis_test::check::{Checker, Event, Line, Rules, Violation};
 use clap::Parser;
 
 /// Looks for what no fleet of consumers may do in what one did
@@ -41,6 +42,15 @@ struct Arguments {
     /// The most memory that the events of a process may take
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
+    /// The setting was `concurrency = shard`: one event of a shard after the other
+    #[arg(long, conflicts_with = "keys_at_once")]
+    shard_in_order: bool,
+    /// The setting was `concurrency = key(KEYS)`: so many keys of a shard at once, each in order
+    #[arg(long, value_name = "KEYS")]
+    keys_at_once: Option<usize>,
+    /// No failure is tolerated: no event is given up
+    #[arg(long)]
+    gives_up_nothing: bool,
 }
 
 fn main() -> ExitCode {
@@ -78,14 +88,27 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
         max_in_flight: arguments.max_in_flight,
         max_bytes: arguments.max_bytes,
         owners_may_overlap: false,
+        concurrency: match arguments.keys_at_once {
+            Some(keys) => Concurrency::Key(keys),
+            None if arguments.shard_in_order => Concurrency::Shard,
+            None => Concurrency::None,
+        },
+        gives_up_nothing: arguments.gives_up_nothing,
     });
+    let unknown = history.iter().filter(|found| found.line.event == Event::Other).count();
+    if unknown == history.len() {
+        return Err("no line tells anything that is checked".into());
+    }
     history.iter().for_each(|found| checker.observe(&found.line));
     let violations = checker.finish();
     for Violation { oracle, line, at_ms, text, .. } in &violations {
         let Some(Found { file, number, .. }) = history.get(line.saturating_sub(1)) else { continue };
         println!("{}:{number}: {oracle} at {at_ms} ms: {text}", file.display());
     }
-    eprintln!("check: {} lines, {} violations", history.len(), violations.len());
+    let (lines, violated) = (history.len(), violations.len());
+    eprintln!(
+        "check: {lines} lines, {unknown} of them of kinds that are not looked at, {violated} violations"
+    );
     Ok(violations.len())
 }
 

@@ -1,6 +1,8 @@
 //! A run: the fleet, its stream, and what is done to both.
 
-use std::collections::BTreeSet;
+mod deeds;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -54,7 +56,7 @@ pub(crate) fn run(plan: &Plan, deeds: &[Deed]) -> Outcome {
     });
     let (entries, mut failures) = system.block_on(live(plan.clone(), deeds.to_vec()));
     failures.extend(crate::panics::end());
-    let mut checker = Checker::new(rules(plan.trial));
+    let mut checker = Checker::new(rules(plan));
     for entry in &entries {
         match entry {
             Entry::Line(line) => checker.observe(line),
@@ -64,17 +66,19 @@ pub(crate) fn run(plan: &Plan, deeds: &[Deed]) -> Outcome {
     Outcome { violations: checker.finish(), entries, failures }
 }
 
-fn rules(trial: Trial) -> Rules {
-    let slowest = if trial == Trial::Clocks { 2 } else { 1 };
+fn rules(plan: &Plan) -> Rules {
+    let slowest = if plan.trial == Trial::Clocks { 2 } else { 1 };
     Rules {
-        only_planned: trial == Trial::Planned,
+        only_planned: plan.trial == Trial::Planned,
         // A lease that cannot be renewed lasts so long, during which nothing is stored either.
         window: Some(slowest * FAILOVER + 4 * SECOND),
         progress: Some(PROGRESS),
         max_in_flight: Some(MAX_IN_FLIGHT as u64),
         // How much the next page holds is an estimate.
         max_bytes: Some(2 * MAX_BYTES),
-        owners_may_overlap: trial == Trial::Clocks,
+        owners_may_overlap: plan.trial == Trial::Clocks,
+        concurrency: plan.concurrency,
+        gives_up_nothing: true,
     }
 }
 
@@ -112,6 +116,8 @@ struct Fleet {
     /// The shards that were told of.
     told: Arc<Mutex<BTreeSet<ShardId>>>,
     seats: Arc<Mutex<Vec<Seat>>>,
+    /// The worker id of each life.
+    worker_ids: Arc<Mutex<BTreeMap<String, WorkerId>>>,
     failures: Arc<Mutex<Vec<String>>>,
 }
 
@@ -143,14 +149,20 @@ impl Fleet {
             former: Vec::new(),
         });
         let seats = Arc::new(Mutex::new(seats.collect()));
-        let (told, failures) = (Arc::default(), Arc::default());
-        Self { plan: Arc::new(plan), begin, place, trace, told, seats, failures }
+        let (told, worker_ids, failures) = (Arc::default(), Arc::default(), Arc::default());
+        Self { plan: Arc::new(plan), begin, place, trace, told, seats, worker_ids, failures }
     }
 
     fn begin(&self) {
         self.tell_of_new_shards();
+        // Not the fleet, which would keep itself.
         let trace = self.trace.clone();
+        let (worker_ids, failures) = (Arc::clone(&self.worker_ids), Arc::clone(&self.failures));
         self.place.watch_rows(move |by, before, after| {
+            if let Some(failure) = foreign_write(by, worker_ids.lock().unwrap().get(by), before, after) {
+                trace.remark(by, failure.clone());
+                failures.lock().unwrap().push(failure);
+            }
             let event = match (before, after) {
                 (_, Some(row)) => Event::Row {
                     shard: row.shard.to_string(),
@@ -169,11 +181,7 @@ impl Fleet {
         for (index, starting) in self.plan.processes.iter().enumerate() {
             self.later(starting.at, move |fleet| fleet.start(index));
         }
-        let producer = Producer {
-            place: self.place.clone(),
-            trace: self.trace.clone(),
-            chance: chance(self.plan.seed, 1),
-        };
+        let producer = self.producer(chance(self.plan.seed, 1));
         let end = self.begin + CALM + PUTTING;
         actix::spawn(async move { tokio::time::timeout_at(end, producer.run()).await });
         let fleet = self.clone();
@@ -183,6 +191,10 @@ impl Fleet {
                 fleet.measure();
             }
         });
+    }
+
+    fn producer(&self, chance: fastrand::Rng) -> Producer {
+        Producer { place: self.place.clone(), trace: self.trace.clone(), chance }
     }
 
     fn later(&self, time: Duration, what: impl FnOnce(&Self) + 'static) {
@@ -233,6 +245,7 @@ impl Fleet {
             seat.life = Some(life.clone());
             life
         });
+        self.worker_ids.lock().unwrap().insert(life.name.clone(), life.worker_id.as_str().into());
         let fleet = self.clone();
         actix::spawn(async move {
             let ended = life.consumer.finished().await;
@@ -271,126 +284,19 @@ impl Fleet {
             }
         }
     }
+}
 
-    fn happen(&self, deed: &Deed) {
-        let chance = chance(self.plan.seed, 10_000 + deed.number);
-        match deed.what {
-            What::Crash { process, back_after } => {
-                if let Some(life) = self.life(process) {
-                    life.crash();
-                }
-                self.later(back_after, move |fleet| fleet.start(process));
-            }
-            What::Freeze { process, time } => {
-                if let Some(life) = self.life(process) {
-                    life.freeze();
-                    self.later(time, move |_| life.thaw());
-                }
-            }
-            What::Replace { process, time } => self.replace(process, time),
-            What::Stop { process, back_after } => {
-                let Some(life) = self.life(process) else { return };
-                let fleet = self.clone();
-                actix::spawn(async move {
-                    let _ = life.consumer.stop().await;
-                    fleet.later(back_after, move |fleet| fleet.start(process));
-                });
-            }
-            What::Split { .. } | What::Merge { .. } | What::UpdateCount { .. } => self.reshard(&deed.what),
-            What::Drain { process, which, time } => self.operate(process, which, time, true),
-            What::Pause { process, which, time } => self.operate(process, which, time, false),
-            What::Calls { process, time, calls, mishap, one_in } => {
-                self.seat(process, |seat| seat.wire.begin(time, calls, mishap, one_in, chance));
-            }
-            What::Events { process, time, temper, one_in } => {
-                self.seat(process, |seat| seat.moods.begin(time, temper, one_in, chance));
-            }
-            What::Jump { process, seconds } => self.seat(process, |seat| {
-                seat.clock.off.store(seconds, std::sync::atomic::Ordering::Relaxed);
-            }),
-        }
-    }
-
-    /// Whoever supervises the process believes it to be dead.
-    fn replace(&self, process: usize, time: Duration) {
-        let Some(life) = self.life(process).filter(|life| !life.is_frozen()) else { return };
-        life.freeze();
-        self.seat(process, |seat| seat.former.push(life.clone()));
-        self.start_as(process, Some(life.worker_id.clone()));
-        self.later(time, move |fleet| {
-            life.thaw();
-            fleet.later(5 * SECOND, move |_| life.crash());
-        });
-    }
-
-    fn reshard(&self, what: &What) {
-        let open = self.place.open_shards();
-        match *what {
-            What::Split { which } if open.len() < 8 => self.place.split(&open[which % open.len()]),
-            What::Merge { which } if open.len() > 1 => {
-                let first = which % (open.len() - 1);
-                self.place.merge(&open[first], &open[first + 1]);
-            }
-            What::UpdateCount { target } => {
-                let most = open.len() as u32 * 2;
-                let least = (open.len() as u32).div_ceil(2);
-                self.place.update_shard_count(target.clamp(least, most));
-            }
-            _ => {}
-        }
-        self.tell_of_new_shards();
-    }
-
-    fn tell_of_new_shards(&self) {
-        let mut told = self.told.lock().unwrap();
-        for shard in self.place.shards() {
-            if told.insert(shard.id.clone()) {
-                let parents = shard.parents.iter().map(ToString::to_string).collect();
-                self.trace.tell("", Event::Shard { shard: shard.id.to_string(), parents });
-            }
-        }
-    }
-
-    fn operate(&self, process: usize, which: usize, time: Duration, is_drain: bool) {
-        let Some(life) = self.life(process) else { return };
-        let shards: Vec<ShardId> =
-            life.consumer.status().shards.into_iter().map(|status| status.shard).collect();
-        let Some(shard) = shards.get(which % shards.len().max(1)).cloned() else { return };
-        let trace = self.trace.clone();
-        trace.remark(&life.name, format!("{} {shard}", if is_drain { "drains" } else { "pauses" }));
-        let end = Instant::now() + time;
-        actix::spawn(async move {
-            let operation = async {
-                let consumer = &life.consumer;
-                let begun =
-                    if is_drain { consumer.drain(&shard).await } else { consumer.pause(&shard).await };
-                trace.remark(&life.name, format!("{shard}: {begun:?}"));
-            };
-            let _ = tokio::time::timeout_at(end, operation).await;
-            sleep_until(end).await;
-            let resumed = life.consumer.resume(&shard).await;
-            trace.remark(&life.name, format!("resumes {shard}: {resumed:?}"));
-        });
-    }
-
-    /// From now on nothing goes wrong any more.
-    fn calm(&self) {
-        let former = {
-            let mut seats = self.seats.lock().unwrap();
-            for seat in &*seats {
-                seat.wire.end();
-                seat.moods.end();
-                seat.clock.off.store(0, std::sync::atomic::Ordering::Relaxed);
-            }
-            seats.iter_mut().flat_map(|seat| std::mem::take(&mut seat.former)).collect::<Vec<_>>()
-        };
-        former.iter().for_each(Life::crash);
-        self.lives().iter().for_each(Life::thaw);
-        for process in 0..self.plan.processes.len() {
-            self.start(process);
-        }
-        self.trace.tell("", Event::Calm);
-    }
+/// Who does not have a lease may take it, and do nothing else to its row but ask for it.
+fn foreign_write(
+    by: &str,
+    worker: Option<&WorkerId>,
+    before: Option<&Lease>,
+    after: Option<&Lease>,
+) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let is_kept = before.counter < after.counter && before.owner == after.owner;
+    (is_kept && before.owner.as_ref() != worker)
+        .then(|| format!("{by} writes to the lease of {}, which is {:?}", before.shard, holders(before)))
 }
 
 /// Who has a lease, and who wants it.

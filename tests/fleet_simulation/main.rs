@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `schedule` | what a seed stands for: the fleet, and the list of what is done to it |
 //! | `fleet` | a run of that |
-//! | `process`, `processor`, `producer`, `wire` | who takes part, and the network between |
+//! | `process`, `processor`, `producer`, `kcl`, `wire` | who takes part, and the network between |
 //! | `trace`, `tally`, `panics` | what happened |
 //! | `shrink`, `report` | from a run that fails to the smallest schedule that does |
 //! | `planted` | bugs that the checks must see |
@@ -19,6 +19,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod fleet;
+mod kcl;
 #[allow(dead_code, reason = "each of the tests uses a part of it")]
 #[path = "../support/logs.rs"]
 mod logs;
@@ -48,8 +49,9 @@ pub(crate) const PLANNED_PANIC: &str = "as planned";
 const SEEDS: u64 = 160;
 
 /// Seeds that have shown a fault, which is mended: a shard that came later was given its share of the events under way
-/// while another one still had more than that.
-const REGRESSIONS: [u64; 1] = [1708];
+/// while another one still had more than that; a shard was handed over with events left behind that waited for others of
+/// their key.
+const REGRESSIONS: [u64; 2] = [1708, 379];
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

@@ -33,6 +33,17 @@ impl Producer {
         }
     }
 
+    /// Puts more at once than a process may hold.
+    pub(crate) async fn flood(mut self) {
+        for _ in 0..30 {
+            for _ in 0..20 {
+                let key = self.key();
+                self.put_record(&key, vec![b'x'; 12_000], std::slice::from_ref(&key));
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     fn key(&mut self) -> String {
         format!("key-{}", self.chance.usize(0..KEYS))
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
+
 /// Faults and changes happen until then.
 pub(crate) const CALM: Duration = Duration::from_secs(90);
 
@@ -17,7 +19,7 @@ pub(crate) enum Trial {
     Trouble,
     /// The same, from `LATEST`.
     Latest,
-    /// The same, with clocks that run at half to twice the true rate.
+    /// The same, with clocks that run at half to twice the true rate, and workers of the KCL, so that two may read a shard.
     Clocks,
     /// Starts, stops, drains, pauses and resharding, and nothing goes wrong.
     Planned,
@@ -36,6 +38,7 @@ impl Trial {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) trial: Trial,
+    pub(crate) concurrency: Concurrency,
     pub(crate) shards: u32,
     pub(crate) processes: Vec<Starting>,
     /// Whether a process that starts again has the worker id that it had before.
@@ -126,6 +129,18 @@ pub(crate) enum What {
         temper: Temper,
         one_in: u32,
     },
+    /// A worker of the KCL 2.x takes part for a while, and gives its leases up in the end or dies with them.
+    Kcl {
+        time: Duration,
+        is_polite: bool,
+    },
+    /// Much is put at once.
+    Flood,
+    /// The row of a shard is such as nobody can read.
+    Unreadable {
+        which: usize,
+        time: Duration,
+    },
     /// The wall clock is put forward or back.
     Jump {
         process: usize,
@@ -214,6 +229,12 @@ impl Plan {
         let mut plan = Self {
             seed,
             trial,
+            // Not by chance, so that a seed is what it was before there was a choice.
+            concurrency: match seed / 4 % 4 {
+                1 => Concurrency::Shard,
+                2 => Concurrency::Key(4),
+                _ => Concurrency::None,
+            },
             shards,
             processes: processes.collect(),
             keeps_names: false,
@@ -255,9 +276,47 @@ impl Plan {
             deeds.push((at, What::Crash { process: 0, back_after: SECOND }));
         }
         deeds.sort_by_key(|(at, _)| *at);
+        // What came into this world later has later numbers, so that the chance of the others stays as it was.
+        deeds.extend(plan.later_troubles(&mut chance, prelude));
         let numbered = deeds.into_iter().enumerate();
         plan.deeds = numbered.map(|(number, (at, what))| Deed { number, at, what }).collect();
+        plan.deeds.sort_by_key(|deed| deed.at);
         plan
+    }
+
+    fn later_troubles(&self, chance: &mut fastrand::Rng, prelude: Duration) -> Vec<(Duration, What)> {
+        let mut deeds = Vec::new();
+        if self.trial == Trial::Planned {
+            return deeds;
+        }
+        if self.trial == Trial::Clocks && chance.bool() {
+            // If it dies, even the slowest clock has to find its leases expired soon after the calm has begun.
+            let at = prelude + 5 * SECOND + within(chance, 20 * SECOND);
+            let time = 5 * SECOND + within(chance, 20 * SECOND);
+            deeds.push((at, What::Kcl { time, is_polite: chance.bool() }));
+        }
+        if chance.u32(0..4) == 0 {
+            let at = prelude + 5 * SECOND + within(chance, CALM - 15 * SECOND - prelude);
+            let time = SECOND + within(chance, 20 * SECOND);
+            deeds.push((at, What::Unreadable { which: chance.usize(0..64), time }));
+        }
+        if prelude > Duration::ZERO && chance.u32(0..3) == 0 {
+            // Closed shards are read, whose replies end before they do.
+            let (time, calls, mishap) = (20 * SECOND, Calls::Records, Mishap::Severed);
+            let everybody = 0..self.processes.len();
+            deeds.extend(
+                everybody.map(|process| (prelude, What::Calls { process, time, calls, mishap, one_in: 2 })),
+            );
+        }
+        if chance.u32(0..6) == 0 {
+            // Nobody is quick enough for what comes.
+            let at = prelude + 5 * SECOND + within(chance, CALM - 20 * SECOND - prelude);
+            deeds.push((at, What::Flood));
+            let (time, temper, one_in) = (10 * SECOND, Temper::Slow, 1);
+            let everybody = 0..self.processes.len();
+            deeds.extend(everybody.map(|process| (at, What::Events { process, time, temper, one_in })));
+        }
+        deeds
     }
 
     fn reshard(&self, chance: &mut fastrand::Rng) -> What {

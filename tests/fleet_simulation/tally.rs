@@ -12,6 +12,8 @@ pub(crate) struct Tally {
     runs: u64,
     millis: u64,
     counts: BTreeMap<&'static str, u64>,
+    /// The most memory that the events of a process have taken.
+    most_bytes: u64,
 }
 
 impl Tally {
@@ -22,7 +24,11 @@ impl Tally {
         for entry in entries {
             let Entry::Line(line) = entry else { continue };
             end = line.at_ms;
+            if let Event::Load { bytes, .. } = line.event {
+                self.most_bytes = self.most_bytes.max(bytes);
+            }
             let what = match &line.event {
+                Event::ShardStarted { .. } if line.worker.starts_with("kcl.") => "leases taken by a KCL",
                 Event::Crashed => "crashes",
                 Event::Frozen => "freezes",
                 Event::Stopped { .. } => "stops",
@@ -41,6 +47,7 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} seeds, {:.1} simulated hours", self.runs, self.millis as f64 / 3_600_000.0)?;
-        self.counts.iter().try_for_each(|(what, count)| write!(f, ", {count} {what}"))
+        self.counts.iter().try_for_each(|(what, count)| write!(f, ", {count} {what}"))?;
+        write!(f, ", at most {} KiB in a process", self.most_bytes / 1024)
     }
 }

@@ -4,6 +4,7 @@
 
 mod answers;
 mod bounds;
+mod concurrency;
 mod faults;
 mod fleet;
 mod journal;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod backlog;
 mod channels;
 #[allow(dead_code, reason = "other tests look at what is logged")]
 #[path = "../support/logs.rs"]

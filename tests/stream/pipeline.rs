@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_kinesis::Checkpoint;
-use actix_kinesis::config::BackoffConf;
+use actix_kinesis::config::{BackoffConf, Concurrency};
 use actix_kinesis::consumer::ConsumerEvent;
 use actix_kinesis::pipeline::{
     Batch, DeadLetter, DeadLetterStore, DeadLetters, EmitError, Emitter, FailedItem, Gather, Pipeline, Retry,
@@ -18,17 +18,19 @@ use crate::support::*;
 
 const MS: Duration = Duration::from_millis(1);
 
+type Refuses = fn(u64) -> bool;
+
 /// Keeps what is emitted, in order, and fails as it is told.
 #[derive(Clone, Default)]
 struct Sink {
     out: Arc<Mutex<Vec<(String, u64)>>>,
     batches: Arc<AtomicUsize>,
-    refuses: Arc<Mutex<Option<fn(u64) -> bool>>>,
+    refuses: Arc<Mutex<Option<Refuses>>>,
     is_unavailable: Arc<AtomicBool>,
 }
 
 impl Sink {
-    fn refusing(refuses: fn(u64) -> bool) -> Self {
+    fn refusing(refuses: Refuses) -> Self {
         let sink = Self::default();
         *sink.refuses.lock().unwrap() = Some(refuses);
         sink
@@ -321,7 +323,7 @@ async fn events_of_a_key_are_transformed_one_after_the_other_and_of_others_at_on
     let (sink, dead) = (Sink::default(), Dead::default());
     let under_way: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
     let most = Arc::new(AtomicUsize::new(0));
-    let pipeline = numbers().at_once(30).transform({
+    let pipeline = numbers().transform({
         let (under_way, most) = (Arc::clone(&under_way), Arc::clone(&most));
         move |number| {
             let (under_way, most) = (Arc::clone(&under_way), Arc::clone(&most));
@@ -338,7 +340,9 @@ async fn events_of_a_key_are_transformed_one_after_the_other_and_of_others_at_on
             }
         }
     });
-    let running = start(pipeline, &aws, &sink, &dead);
+    let mut conf = conf(&aws);
+    conf.worker.concurrency = Concurrency::Key(30);
+    let running = pipeline.start_with(conf, sink.clone(), dead.clone(), with_credentials).unwrap();
     sink.until(200).await;
     running.stop().await.unwrap();
     assert_eq!((sink.out(), dead.letters().len()), ((0..200).collect::<Vec<_>>(), 0));

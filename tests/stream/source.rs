@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use actix_kinesis::Checkpoint;
+use actix_kinesis::config::Concurrency;
 use actix_kinesis::consumer::ConsumerError;
-use actix_kinesis::stream::CommitBatch;
+use actix_kinesis::stream::{CommitBatch, CommittableEvent};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use kinesis_local::faults::Fault;
 
@@ -207,6 +208,35 @@ async fn an_event_that_fails_once_too_often_comes_again_when_its_shard_has_start
     assert!(source.control().status().shards[0].restarts >= 1);
     until_checkpoint(&aws, FIRST, |checkpoint| matches!(checkpoint, Checkpoint::At(_))).await;
     source.stop().await.unwrap();
+}
+
+#[actix::test]
+async fn events_of_a_key_come_one_after_the_other_where_that_is_asked_for() {
+    let aws = local_aws(1).await;
+    put_numbers(&aws, 0..100);
+    aws.split(STREAM, FIRST).unwrap();
+    let mut conf = conf(&aws);
+    conf.worker.concurrency = Concurrency::Key(4);
+    let mut sources = shard_sources(conf);
+    let mut shard = soon("a shard", sources.next()).await.unwrap().unwrap();
+    let mut held: Vec<CommittableEvent> = Vec::new();
+    let mut seen = Vec::new();
+    while let Some(event) = soon("an event", shard.next()).await {
+        let key = |event: &CommittableEvent| event.value().partition_key().unwrap().to_owned();
+        assert!(held.iter().all(|other| key(other) != key(&event)));
+        seen.push(text(&event).parse::<usize>().unwrap());
+        held.push(event);
+        if held.len() == 4 {
+            held.drain(..).for_each(|event| event.commit());
+        }
+    }
+    held.into_iter().for_each(|event| event.commit());
+    for key in 0..10 {
+        let of_key: Vec<_> = seen.iter().filter(|number| *number % 10 == key).collect();
+        assert!(of_key.len() == 10 && of_key.is_sorted(), "{of_key:?}");
+    }
+    until_checkpoint(&aws, FIRST, |checkpoint| *checkpoint == Checkpoint::ShardEnd).await;
+    sources.consumer().stop().await.unwrap();
 }
 
 #[actix::test]

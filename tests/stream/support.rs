@@ -45,7 +45,7 @@ pub(crate) fn conf(aws: &LocalAws) -> ConsumerConf {
     conf
 }
 
-fn credentials() -> SharedCredentialsProvider {
+pub(crate) fn credentials() -> SharedCredentialsProvider {
     SharedCredentialsProvider::new(Credentials::new("test", "test", None, None, "test"))
 }
 

@@ -21,10 +21,12 @@ const POSITION: &str = "crates/kinesis-record/src/position.rs";
 const WORKER: &str = "crates/actix-kinesis/src/consumer/worker.rs";
 const SILENCE: &str = "crates/actix-kinesis/src/consumer/worker/silence.rs";
 const TRACKER: &str = "crates/actix-kinesis/src/consumer/tracker.rs";
+const LANES: &str = "crates/actix-kinesis/src/consumer/tracker/lanes.rs";
 const CHECKPOINT: &str = "crates/actix-kinesis/src/consumer/checkpoint.rs";
 const SHARD: &str = "crates/actix-kinesis/src/consumer/supervisor/shard.rs";
 const STOP: &str = "crates/actix-kinesis/src/consumer/supervisor/stop.rs";
 const CURSOR: &str = "crates/actix-kinesis/src/consumer/fetch/cursor.rs";
+const ATTEMPT: &str = "crates/actix-kinesis/src/consumer/fetch/attempt.rs";
 
 pub(crate) const BUGS: &[Bug] = &[
     Bug {
@@ -180,6 +182,21 @@ pub struct Position {",
         replace: "if in_flight >= window.max(100_000) {",
     },
     Bug {
+        name: "an event waits for none of its key",
+        file: LANES,
+        find: "if before.is_none() {",
+        replace: "if before.is_none_or(|before| before != id) {",
+    },
+    Bug {
+        name: "an event that failed lets the next of its key go before it",
+        file: TRACKER,
+        find: "        if let Some(id) = self.again.pop_first() {",
+        replace: "        if let Some(next) = self.again.first().and_then(|id| self.get(*id)?.next) {
+            return self.deliver(next);
+        }
+        if let Some(id) = self.again.pop_first() {",
+    },
+    Bug {
         name: "a shard is forgotten when its processor panics",
         file: SILENCE,
         find: "            self.processor = None;
@@ -209,5 +226,68 @@ pub struct Position {",
                 }
             }
             sleep(self.conf.interval).await;",
+    },
+    Bug {
+        name: "all readers of a shard have one fencing token",
+        file: SHARD,
+        find: "FencingToken { lease_counter: lease.counter, owner_switches: lease.owner_switches };",
+        replace: "FencingToken { lease_counter: 1, owner_switches: lease.owner_switches };",
+    },
+    Bug {
+        name: "a renewal counts as ours when another one has taken the lease",
+        file: GRIP,
+        find: "Some(LeaseChange::Renew) => is_ours && has_moved,",
+        replace: "Some(LeaseChange::Renew) => has_moved,",
+    },
+    Bug {
+        name: "a lease counts as ours for a moment longer than others wait",
+        file: GRIP,
+        find: "self.valid_from + failover - failover / 10",
+        replace: "self.valid_from + failover + failover / 5",
+    },
+    Bug {
+        name: "a parent without a row is taken for gone",
+        file: LINEAGE,
+        find: "None => has_begun(lease) || (listed.is_some() && list.get(parent).is_none()),",
+        replace: "None => true,",
+    },
+    Bug {
+        name: "the child of a merge waits for one parent only",
+        file: LINEAGE,
+        find: "    parents.into_iter().all(|parent| match rows.get(parent) {",
+        replace: "    let is_root = parents.is_empty();
+    is_root || parents.into_iter().any(|parent| match rows.get(parent) {",
+    },
+    Bug {
+        name: "what was under way when its processor died counts as done",
+        file: SILENCE,
+        find: "if self.tracker.fail(id, attempt, FailureCause::NoAnswer) != Verdict::Late {",
+        replace: "if self.tracker.answer(id, attempt, crate::consumer::EventProcessed::Processed) != Verdict::Late {",
+    },
+    Bug {
+        name: "children of a stream read from LATEST are read from there, too",
+        file: LINEAGE,
+        find: "_ => Checkpoint::TrimHorizon,
+    }",
+        replace: "_ => initial.clone(),
+    }",
+    },
+    Bug {
+        name: "events are given up where nothing may be",
+        file: TRACKER,
+        find: "(percentage * size as f64 / 100.0 + 1e-6).floor() as usize",
+        replace: "(percentage * size as f64 / 100.0 + 1.0).floor() as usize",
+    },
+    Bug {
+        name: "pages are fetched without room for them",
+        file: WORKER,
+        find: "let room = if free >= share / 8 { free } else { 0 };",
+        replace: "let room = share.max(free);",
+    },
+    Bug {
+        name: "one reply without an iterator ends a closed shard",
+        file: ATTEMPT,
+        find: "if !is_told && (shard.is_open() || !self.cursor.was_severed()) {",
+        replace: "if !is_told && shard.is_open() {",
     },
 ];

@@ -155,6 +155,22 @@ impl Place {
         row.counter += 1;
     }
 
+    /// Changes a row as a worker with rules of its own does: if its counter is as expected, which is raised.
+    pub(crate) fn change_as(
+        &self,
+        by: &str,
+        shard: &ShardId,
+        counter: i64,
+        change: impl FnOnce(&mut Lease),
+    ) -> bool {
+        self.change(by, shard, |rows| {
+            let Some(row) = rows.get_mut(shard).filter(|row| row.counter == counter) else { return false };
+            row.counter += 1;
+            change(row);
+            true
+        })
+    }
+
     /// A partition key whose records go to the shard.
     pub(crate) fn key_of(&self, shard: &ShardId) -> String {
         let shards = self.shards();

@@ -1,5 +1,6 @@
 //! What a delivery tells.
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::{Checkpoint, Position};
 
 use super::{Checker, Oracle};
@@ -14,15 +15,11 @@ pub(super) struct Delivery<'a> {
 impl Checker {
     pub(super) fn delivered(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
         let &Delivery { shard, ref position, attempt, token } = delivery;
-        let is_known = self.shard(shard).records.get(position).is_some_and(|record| record.number.is_some());
-        if self.has_puts && !is_known {
-            self.violated(Oracle::Complete, format!("{shard} {position} is delivered, and was never put"));
-        }
         self.check_parents(shard);
         if let Some(token) = token {
             self.check_token(worker, delivery, token);
         }
-        let at_ms = self.at_ms;
+        let (line, at_ms) = (self.line, self.at_ms);
         let history = self.shard(shard);
         let is_first = history.newest.as_ref().is_none_or(|newest| newest < position);
         let record = history.records.entry(position.clone()).or_default();
@@ -30,8 +27,9 @@ impl Checker {
         match record.delivered_by.replace(worker.to_owned()) {
             Some(former) => self.check_repeat(worker, delivery, &former, at_ms),
             None => {
+                record.delivered_first = (line, at_ms);
                 history.newest = history.newest.take().max(Some(position.clone()));
-                if !is_first {
+                if !is_first && !matches!(self.rules.concurrency, Concurrency::Key(_)) {
                     self.violated(
                         Oracle::Order,
                         format!("{worker} delivers {shard} {position} behind later ones for the first time"),
@@ -40,7 +38,37 @@ impl Checker {
                 self.check_key(delivery, key, number);
             }
         }
+        self.check_open(worker, delivery, key);
         self.under_way(worker, shard, position, attempt);
+    }
+
+    /// Nothing that the event has to follow is open.
+    fn check_open(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
+        let &Delivery { shard, ref position, .. } = delivery;
+        let lane = match self.rules.concurrency {
+            Concurrency::None => return,
+            Concurrency::Shard => None,
+            Concurrency::Key(_) => key.map(str::to_owned),
+        };
+        let open = &mut self.worker(worker).open;
+        let before = open.insert((shard.to_owned(), lane), position.clone());
+        if let Some(before) = before.filter(|before| before != position) {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {before}, which it has to follow"),
+            );
+        }
+        let most = match self.rules.concurrency {
+            Concurrency::Key(keys) => keys,
+            _ => 1,
+        };
+        let in_flight = self.worker(worker).in_flight.get(shard).into_iter().flatten();
+        if in_flight.filter(|other| *other != position).count() >= most {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {most} events, as many as are allowed"),
+            );
+        }
     }
 
     fn check_parents(&mut self, shard: &str) {
@@ -57,7 +85,11 @@ impl Checker {
         let &Delivery { shard, ref position, .. } = delivery;
         let may_overlap = self.rules.owners_may_overlap;
         let history = self.shard(shard);
-        let newest = *history.newest_token.insert(history.newest_token.unwrap_or(token).max(token));
+        let newest = history.newest_token.get_or_insert_with(|| (token, worker.to_owned()));
+        if newest.0 < token {
+            *newest = (token, worker.to_owned());
+        }
+        let (newest, holder) = newest.clone();
         let stored = history.stored_under(worker, token);
         let is_stored = match stored {
             Some(Checkpoint::At(stored)) => position <= stored,
@@ -69,6 +101,12 @@ impl Checker {
             self.violated(
                 Oracle::Stored,
                 format!("{worker} delivers {shard} {position}, and {stored} was stored before"),
+            );
+        }
+        if newest == token && holder != worker {
+            self.violated(
+                Oracle::Owner,
+                format!("{worker} delivers {shard} {position} with token {token}, which is that of {holder}"),
             );
         }
         if newest > token && !may_overlap {
@@ -134,13 +172,12 @@ impl Checker {
 
     fn under_way(&mut self, worker: &str, shard: &str, position: &Position, attempt: u32) {
         let history = self.worker(worker);
-        history.in_flight.insert((shard.to_owned(), position.clone()));
-        let is_only_one = history.in_flight.iter().filter(|(of, _)| of == shard).count() == 1;
-        let in_flight = history.in_flight.len() as u64;
-        if let Some(limit) = self.rules.max_in_flight
-            && in_flight > limit
-            && !is_only_one
-        {
+        let of_shard = history.in_flight.entry(shard.to_owned()).or_default();
+        of_shard.insert(position.clone());
+        let is_only_one = of_shard.len() == 1;
+        let in_flight = history.in_flight.values().map(|of_shard| of_shard.len() as u64).sum::<u64>();
+        let Some(limit) = self.rules.max_in_flight else { return };
+        if in_flight > limit && !is_only_one && self.has_answers {
             let text = format!(
                 "{worker} has {in_flight} events under way with {shard} {position} ({attempt}), {limit} are allowed"
             );

@@ -2,13 +2,14 @@
 
 use kinesis_record::Checkpoint;
 
-use super::shard::ShardHistory;
-use super::{Checker, Oracle};
+use super::shard::{RecordHistory, ShardHistory};
+use super::{Checker, Oracle, Violation};
 
 impl Checker {
     pub(super) fn check_the_end(&mut self) {
         let shards = std::mem::take(&mut self.shards);
         for (name, shard) in &shards {
+            self.check_invented(name, shard);
             // A start from `LATEST` wants nothing of a shard that was closed before it had a row.
             if shard.row.is_none() && self.from_latest {
                 continue;
@@ -19,8 +20,20 @@ impl Checker {
         self.shards = shards;
     }
 
+    /// Who put a record may have written that down only after somebody had read it.
+    fn check_invented(&mut self, name: &str, shard: &ShardHistory) {
+        let is_invented = |record: &RecordHistory| record.number.is_none() && record.delivered_by.is_some();
+        let invented = shard.records.iter().find(|(_, record)| self.has_puts && is_invented(record));
+        if let Some((position, record)) = invented {
+            let (line, at_ms) = record.delivered_first;
+            let text = format!("{name} {position} is delivered, and was never put");
+            self.violations.push(Violation { oracle: Oracle::Complete, line, at_ms, text });
+        }
+    }
+
     fn check_complete(&mut self, name: &str, shard: &ShardHistory) {
-        let wanted = shard.records.iter().filter(|(_, record)| !record.is_unwanted);
+        let wanted =
+            shard.records.iter().filter(|(_, record)| !record.is_unwanted && record.number.is_some());
         let missing: Vec<_> = wanted.filter(|(_, record)| record.delivered_by.is_none()).collect();
         if let Some((first, record)) = missing.first() {
             let text = format!(
@@ -35,7 +48,7 @@ impl Checker {
     fn check_progress(&mut self, name: &str, shard: &ShardHistory) {
         let (Some(bound), Some(calm_ms)) = (self.rules.progress, self.calm_ms) else { return };
         let bound = bound.as_millis() as u64;
-        let due = |put_ms: u64| put_ms.max(calm_ms) + bound;
+        let due = |put_ms: u64| put_ms.max(calm_ms).saturating_add(bound);
         let wanted = shard.records.iter().filter(|(_, record)| {
             !record.is_unwanted && record.number.is_some() && due(record.put_ms) <= self.at_ms
         });
@@ -62,7 +75,8 @@ impl Checker {
             return self.violated(Oracle::Progress, text);
         }
         let is_closed = !shard.children.is_empty();
-        if is_closed && !shard.is_finished && stored.is_some() && calm_ms + bound <= self.at_ms {
+        if is_closed && !shard.is_finished && stored.is_some() && calm_ms.saturating_add(bound) <= self.at_ms
+        {
             let text =
                 format!("{name} is closed and everything in it is done with, and it is not at SHARD_END");
             self.violated(Oracle::Progress, text);

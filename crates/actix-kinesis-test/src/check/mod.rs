@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::Position;
 
 pub use event::{Event, Line};
@@ -53,27 +54,34 @@ pub struct Rules {
     /// time, and so are closed shards. Not checked without it.
     pub progress: Option<Duration>,
     /// The most events that a process may have under way. One of each shard is always allowed, whatever the others have.
+    /// Needs [`Event::Answer`] or [`Event::Load`].
     pub max_in_flight: Option<u64>,
     /// The most memory that the events of a process may take, in bytes.
     pub max_bytes: Option<u64>,
     /// Clocks may run so differently that two processes both believe to have a lease. Then a sink is to go by the
     /// fencing token.
     pub owners_may_overlap: bool,
+    /// How many events of a shard each process has under way at once, and what waits for what.
+    pub concurrency: Concurrency,
+    /// The settings tolerate no failure: no event is given up.
+    pub gives_up_nothing: bool,
 }
 
 /// What a fleet has to keep to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oracle {
-    /// Every record is delivered, and nothing that was never put.
+    /// Every record is delivered, nothing that was never put, and nothing is given up where that is forbidden.
     Complete,
-    /// The first deliveries of a key's records come in the order of the stream, across reshards, too.
+    /// The first deliveries of a key's records come in the order of the stream, across reshards, too. With `concurrency`,
+    /// nothing of a shard or key is delivered beside an open event of it.
     Order,
     /// What was done with and stored before its reader began does not come again.
     Stored,
-    /// Once a reader of a shard has delivered, one with an older fencing token is silent.
+    /// Once a reader of a shard has delivered, one with an older fencing token is silent, and none has the same one.
     Owner,
     /// Checkpoints grow, pass nothing that is not done with, and say `SHARD_END` when everything is and the rows of the
-    /// children are there. Each write raises the counter by one.
+    /// children are there. Each write of one raises the counter by one. What a process deletes is finished, and what comes
+    /// behind a shard that is being read is read whole.
     Checkpoint,
     /// Nothing of a shard is delivered before its parents are at `SHARD_END`.
     Parents,
@@ -125,6 +133,8 @@ pub struct Checker {
     keys: BTreeMap<String, (usize, Option<usize>)>,
     /// Whether the history tells what was put, and whether it was read from `LATEST`.
     has_puts: bool,
+    /// Whether it tells of answers, without which everything would seem to be under way for ever.
+    has_answers: bool,
     from_latest: bool,
     calm_ms: Option<u64>,
     /// Events that came again, as far as is known without a reason.
@@ -142,7 +152,10 @@ struct WorkerHistory {
     /// When a shard was lost or failed.
     losses: BTreeMap<String, Vec<u64>>,
     restarts: BTreeMap<String, Vec<u64>>,
-    in_flight: BTreeSet<(String, Position)>,
+    /// What is under way, by shard.
+    in_flight: BTreeMap<String, BTreeSet<Position>>,
+    /// What it is not done with, of each shard and, if that is what is processed in order, each key.
+    open: BTreeMap<(String, Option<String>), Position>,
     /// The shards that it has had.
     shards: BTreeSet<String>,
 }
@@ -158,6 +171,7 @@ impl Checker {
             workers: BTreeMap::new(),
             keys: BTreeMap::new(),
             has_puts: false,
+            has_answers: false,
             from_latest: false,
             calm_ms: None,
             unexplained: Vec::new(),
@@ -178,7 +192,7 @@ impl Checker {
                 }
             }
             Event::Row { shard, checkpoint, counter } => self.stored(worker, shard, checkpoint, *counter),
-            Event::RowDeleted { shard } => self.shard(shard).row = None,
+            Event::RowDeleted { shard } => self.deleted(worker, shard),
             Event::ShardStarted { shard, checkpoint } => {
                 self.worker(worker).shards.insert(shard.clone());
                 self.shard(shard).started(worker, checkpoint);
@@ -191,15 +205,21 @@ impl Checker {
             }
             Event::Answer { shard, done, .. } => {
                 if let Some(position) = line.event.position() {
-                    self.worker(worker).in_flight.remove(&(shard.clone(), position.clone()));
+                    self.has_answers = true;
+                    if let Some(in_flight) = self.worker(worker).in_flight.get_mut(shard) {
+                        in_flight.remove(&position);
+                    }
                     if *done {
-                        self.shard(shard).done(worker, &position, at_ms);
+                        self.done(worker, shard, &position);
                     }
                 }
             }
             Event::EventGivenUp { shard, .. } => {
                 if let Some(position) = line.event.position() {
-                    self.shard(shard).done(worker, &position, at_ms);
+                    if self.rules.gives_up_nothing {
+                        self.violated(Oracle::Complete, format!("{worker} gives up {shard} {position}"));
+                    }
+                    self.done(worker, shard, &position);
                 }
             }
             Event::ShardRestarts { shard } => {
@@ -218,11 +238,13 @@ impl Checker {
                 let worker = self.worker(worker);
                 worker.breaks.push(at_ms);
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Stopped { clean } => {
                 let worker = self.worker(worker);
                 worker.has_stopped_unclean |= !clean;
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Frozen => self.worker(worker).breaks.push(at_ms),
             Event::Calm => self.calm_ms = Some(at_ms),
@@ -260,9 +282,17 @@ impl Checker {
         self.workers.entry(worker.to_owned()).or_default()
     }
 
+    fn done(&mut self, worker: &str, shard: &str, position: &Position) {
+        self.worker(worker).open.retain(|(of, _), open| of != shard || open != position);
+        let at_ms = self.at_ms;
+        self.shard(shard).done(worker, position, at_ms);
+    }
+
     /// A process has ended its work on the shard, for now or for good.
     fn let_go(&mut self, line: &Line, shard: &str) {
-        self.worker(&line.worker).in_flight.retain(|(of, _)| of != shard);
+        let worker = self.worker(&line.worker);
+        worker.in_flight.remove(shard);
+        worker.open.retain(|(of, _), _| of != shard);
         self.shard(shard).forget(&line.worker);
     }
 
@@ -303,7 +333,7 @@ impl Checker {
     fn loaded(&mut self, worker: &str, in_flight: u64, bytes: u64) {
         let shards = self.worker(worker).shards.len() as u64;
         if let Some(limit) = self.rules.max_in_flight
-            && in_flight > limit + shards.saturating_sub(1)
+            && in_flight > limit.saturating_add(shards.saturating_sub(1))
         {
             self.violated(
                 Oracle::Memory,

@@ -14,9 +14,12 @@ pub(super) struct ShardHistory {
     pub(super) is_finished: bool,
     /// Its row as it is.
     pub(super) row: Option<(Checkpoint, i64)>,
+    /// The checkpoint of the row that was deleted last.
+    pub(super) deleted: Option<Checkpoint>,
     /// Each checkpoint that was stored, with the counter and the writer of its first write.
     pub(super) checkpoints: Vec<(Checkpoint, i64, String)>,
-    pub(super) newest_token: Option<i64>,
+    /// The greatest fencing token, and the process that has it.
+    pub(super) newest_token: Option<(i64, String)>,
     /// The greatest place that was delivered.
     pub(super) newest: Option<Position>,
     /// How often its lease was taken.
@@ -35,6 +38,8 @@ pub(super) struct RecordHistory {
     pub(super) is_unwanted: bool,
     /// The last delivery: by whom.
     pub(super) delivered_by: Option<String>,
+    /// The first delivery: its line, and when.
+    pub(super) delivered_first: (usize, u64),
     /// Who was done with it, and when.
     pub(super) done: Vec<(String, u64)>,
 }

@@ -9,9 +9,11 @@ impl Checker {
     pub(super) fn stored(&mut self, worker: &str, shard: &str, checkpoint: &Checkpoint, counter: i64) {
         let history = self.shard(shard);
         let before = history.row.replace((checkpoint.clone(), counter));
-        let former = before.as_ref().map(|(former, _)| former);
+        // A row that was deleted is made again as it was.
+        let former = before.as_ref().map(|(former, _)| former).or(history.deleted.as_ref()).cloned();
+        let former = former.as_ref();
         if former.is_none() && *checkpoint == Checkpoint::Latest {
-            self.is_read_from_now_on(shard);
+            self.is_read_from_now_on(worker, shard);
         }
         if let Some((former, counter_before)) = &before {
             if *checkpoint < *former {
@@ -20,7 +22,9 @@ impl Checker {
                     format!("the checkpoint of {shard} went back from {former} to {checkpoint} ({worker})"),
                 );
             }
-            if !(*counter_before..=counter_before + 1).contains(&counter) {
+            // To ask another process for the lease leaves the counter as it is.
+            let is_raised = counter_before.checked_add(1) == Some(counter);
+            if !is_raised && (counter != *counter_before || checkpoint != former) {
                 self.violated(
                     Oracle::Checkpoint,
                     format!("the counter of {shard} went from {counter_before} to {counter} ({worker})"),
@@ -80,9 +84,34 @@ impl Checker {
         }
     }
 
-    /// A row at `LATEST` was made: what was put before into the shard and its ancestors is not wanted.
-    fn is_read_from_now_on(&mut self, shard: &str) {
+    /// A process, or somebody who is none, has deleted the row. The next one counts from 0 again.
+    pub(super) fn deleted(&mut self, worker: &str, shard: &str) {
+        let history = self.shard(shard);
+        history.newest_token = None;
+        history.deleted = history.row.take().map(|(checkpoint, _)| checkpoint).or(history.deleted.take());
+        if !worker.is_empty() && !history.is_finished {
+            self.violated(
+                Oracle::Checkpoint,
+                format!("{worker} deletes the row of {shard}, which is not at SHARD_END"),
+            );
+        }
+    }
+
+    /// A row at `LATEST` was made: what was put before into the shard and its ancestors is not wanted. Behind a shard that
+    /// is being read everything is.
+    fn is_read_from_now_on(&mut self, worker: &str, shard: &str) {
         self.from_latest = true;
+        let is_read = |parent: &&String| {
+            let parent = self.shards.get(*parent).and_then(|parent| parent.row.as_ref());
+            parent.is_some_and(|(checkpoint, _)| *checkpoint > Checkpoint::Latest)
+        };
+        let parents = self.shards.get(shard).map(|shard| shard.parents.clone()).unwrap_or_default();
+        if let Some(parent) = parents.iter().find(is_read) {
+            return self.violated(
+                Oracle::Checkpoint,
+                format!("{worker} makes the row of {shard} at LATEST, and its parent {parent} is being read"),
+            );
+        }
         let mut next = vec![shard.to_owned()];
         while let Some(shard) = next.pop() {
             let history = self.shard(&shard);

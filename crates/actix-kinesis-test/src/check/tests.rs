@@ -1,5 +1,7 @@
 //! For each oracle a history that goes against it, beside one that does not.
 
+use kinesis_record::Checkpoint;
+
 use super::*;
 
 /// Checks a history whose lines are `worker event field=value ..`, 100 ms apart from each other.
@@ -69,6 +71,25 @@ fn a_record_that_is_never_delivered_is_missing_and_one_that_was_never_put_is_too
 }
 
 #[test]
+fn a_record_may_be_delivered_before_it_is_told_that_it_was_put() {
+    let (shard, puts) = PUT.split_once('\n').unwrap();
+    assert_eq!(always(&history(&[shard, READ, puts])), []);
+}
+
+#[test]
+fn what_is_answered_and_was_neither_put_nor_delivered_is_not_missing() {
+    assert_eq!(always(&history(&[PUT, READ, "v answer shard=a seq=7 sub=0 done=true"])), []);
+}
+
+#[test]
+fn nothing_is_given_up_where_that_is_forbidden() {
+    let given_up = READ.replace("answer shard=a seq=1 sub=0 done=true", "event-given-up shard=a seq=1 sub=0");
+    assert_eq!(always(&history(&[PUT, &given_up])), []);
+    let forbidden = Rules { gives_up_nothing: true, ..Rules::default() };
+    assert_eq!(check(forbidden, &history(&[PUT, &given_up])), [(Oracle::Complete, 7)]);
+}
+
+#[test]
 fn what_was_put_before_a_start_from_latest_is_not_missing() {
     let made = "v row shard=a checkpoint=LATEST counter=0
         v shard-started shard=a checkpoint=LATEST";
@@ -117,8 +138,12 @@ fn an_older_reader_must_be_silent_once_a_newer_one_has_delivered() {
         v delivery shard=a seq=3 sub=0 pk=k attempt=1 token=1";
     let overlap = history(&[PUT, READ, TAKEN, later]);
     assert_eq!(always(&overlap), [(Oracle::Owner, 15)]);
-    let may = Rules { owners_may_overlap: true, ..Rules::default() };
-    assert_eq!(check(may, &overlap), []);
+    let may = || Rules { owners_may_overlap: true, ..Rules::default() };
+    assert_eq!(check(may(), &overlap), []);
+    let same = later.replace("token=3", "token=1").replace("v delivery", "v other");
+    let same = history(&[PUT, READ, TAKEN, &same]);
+    assert_eq!(always(&same), [(Oracle::Owner, 14)]);
+    assert_eq!(check(may(), &same), [(Oracle::Owner, 14)]);
 }
 
 #[test]
@@ -127,6 +152,10 @@ fn a_checkpoint_must_not_go_back_skip_a_number_or_pass_what_is_not_done_with() {
     assert_eq!(always(&history(&[PUT, READ, back])), [(Oracle::Checkpoint, 11)]);
     let unfenced = "v row shard=a checkpoint=2/0 counter=9";
     assert_eq!(always(&history(&[PUT, READ, unfenced])), [(Oracle::Checkpoint, 11)]);
+    let unfenced = "v row shard=a checkpoint=3/0 counter=2";
+    assert_eq!(always(&history(&[PUT, READ, unfenced])), [(Oracle::Checkpoint, 11)]);
+    let asked = "w row shard=a checkpoint=2/0 counter=2";
+    assert_eq!(always(&history(&[PUT, READ, asked])), []);
     let gap =
         READ.replace("v answer shard=a seq=1 sub=0 done=true", "v answer shard=a seq=1 sub=0 done=false");
     assert_eq!(always(&history(&[PUT, &gap])), [(Oracle::Checkpoint, 10)]);
@@ -152,6 +181,27 @@ fn a_shard_ends_when_it_is_closed_done_with_and_its_children_have_rows() {
     assert_eq!(found, [(Oracle::Checkpoint, 14), (Oracle::Complete, 14)]);
     let found = always(&history(&[PUT, READ, child, row, end, late]));
     assert_eq!(found, [(Oracle::Checkpoint, 14), (Oracle::Complete, 14)]);
+}
+
+#[test]
+fn a_row_is_deleted_by_a_process_when_its_shard_has_ended() {
+    let deleted = "v row-deleted shard=a";
+    assert_eq!(always(&history(&[PUT, READ, deleted])), [(Oracle::Checkpoint, 11)]);
+    // An operator may, and a process that remembers the row makes it again.
+    let again = "- row-deleted shard=a
+        w row shard=a checkpoint=2/0 counter=0
+        w shard-started shard=a checkpoint=2/0
+        - put shard=a seq=3 sub=0 pk=k
+        w delivery shard=a seq=3 sub=0 pk=k attempt=1 token=0";
+    assert_eq!(always(&history(&[PUT, READ, again])), []);
+}
+
+#[test]
+fn what_comes_behind_a_shard_that_is_read_is_read_whole() {
+    let latest = "- shard shard=b parents=a
+        v row shard=b checkpoint=LATEST counter=0";
+    assert_eq!(always(&history(&[PUT, READ, latest])), [(Oracle::Checkpoint, 12)]);
+    assert_eq!(always(&history(&[PUT, latest])), []);
 }
 
 #[test]
@@ -228,7 +278,9 @@ fn what_is_under_way_stays_within_the_limits() {
     assert_eq!(check(limits(), &history(&[PUT, READ])), []);
     let both = "v delivery shard=a seq=1 sub=0 pk=k attempt=1
         v delivery shard=a seq=2 sub=0 pk=k attempt=1";
-    assert_eq!(check(limits(), &history(&[PUT, both])), [(Oracle::Memory, 5)]);
+    assert_eq!(check(limits(), &history(&[PUT, both])), [], "nobody tells of answers");
+    let told = "w answer shard=a seq=1 sub=0 done=false";
+    assert_eq!(check(limits(), &history(&[PUT, told, both])), [(Oracle::Memory, 6)]);
     assert_eq!(check(limits(), "v load in_flight=2 bytes=5"), [(Oracle::Memory, 1)]);
     assert_eq!(check(limits(), "v load in_flight=0 bytes=1001"), [(Oracle::Memory, 1)]);
     // Each shard may have one, whatever the others have.
@@ -243,6 +295,57 @@ fn what_is_under_way_stays_within_the_limits() {
     assert_eq!(check(limits(), &history(&[PUT, of_b, one_each, last])), [(Oracle::Memory, 10)]);
     let two = "v shard-started shard=a checkpoint=LATEST\nv shard-started shard=b checkpoint=LATEST";
     assert_eq!(check(limits(), &history(&[two, "v load in_flight=2 bytes=5"])), []);
+}
+
+#[test]
+fn with_a_concurrency_nothing_is_delivered_beside_an_open_event_that_it_has_to_follow() {
+    let shard = Rules { concurrency: Concurrency::Shard, ..Rules::default() };
+    let keys = |keys| Rules { concurrency: Concurrency::Key(keys), ..Rules::default() };
+    let put = "- put shard=a seq=3 sub=0 pk=l";
+    let [first, second, other] = [("1", "k"), ("2", "k"), ("3", "l")]
+        .map(|(seq, pk)| format!("v delivery shard=a seq={seq} sub=0 pk={pk} attempt=1"));
+    let ended = |seq, done| format!("v answer shard=a seq={seq} sub=0 done={done}");
+    let [one, two, three] = [1, 2, 3].map(|seq| ended(seq, true));
+    let all = |parts: &[&str]| history(&[&[PUT, put], parts].concat());
+
+    let after_each_other = all(&[&first, &one, &second, &two, &other, &three]);
+    let beside = all(&[&first, &other, &three, &one, &second, &two]);
+    let failed = all(&[&first, &ended(1, false), &second, &first, &one, &two, &other, &three]);
+    let again = all(&[&first, &ended(1, false), &first, &one, &second, &two, &other, &three]);
+    for rules in [&shard, &keys(1), &keys(2)] {
+        assert_eq!(check(rules.clone(), &after_each_other), []);
+        assert_eq!(check(rules.clone(), &again), []);
+        assert!(check(rules.clone(), &failed).contains(&(Oracle::Order, 7)), "{rules:?}");
+    }
+    assert_eq!(check(keys(2), &beside), []);
+    assert_eq!(check(keys(1), &beside), [(Oracle::Order, 6)]);
+    assert!(check(shard, &beside).contains(&(Oracle::Order, 6)));
+    // Whoever reads the shard next owes nothing to the former.
+    let taken = all(&[&first, "v lease-lost shard=a", &first, &one, &second, &two, &other, &three]);
+    assert_eq!(check(keys(2), &taken), []);
+}
+
+#[test]
+fn the_greatest_numbers_are_numbers() {
+    let rules = || Rules {
+        window: Some(Duration::MAX),
+        progress: Some(Duration::MAX),
+        max_in_flight: Some(u64::MAX),
+        ..Rules::default()
+    };
+    let line = |at_ms: u64, event| Line { at_ms, worker: "v".to_owned(), event };
+    let row = |counter| Event::Row { shard: "a".to_owned(), checkpoint: Checkpoint::TrimHorizon, counter };
+    let mut checker = Checker::new(rules());
+    let started =
+        |shard: &str| Event::ShardStarted { shard: shard.to_owned(), checkpoint: Checkpoint::Latest };
+    for event in [row(i64::MAX), row(i64::MAX), started("a"), started("b"), Event::Calm] {
+        checker.observe(&line(u64::MAX, event));
+    }
+    checker.observe(&line(u64::MAX, Event::Load { in_flight: u64::MAX, bytes: u64::MAX }));
+    assert_eq!(checker.finish(), []);
+    let put = "- calm\n- put shard=a seq=1 sub=9223372036854775807 pk=k";
+    let found = check(rules(), &history(&[put, "v row shard=a checkpoint=1/9223372036854775807 counter=0"]));
+    assert_eq!(found, [(Oracle::Checkpoint, 3), (Oracle::Complete, 3)]);
 }
 
 #[test]

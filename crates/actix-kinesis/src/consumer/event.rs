@@ -157,7 +157,8 @@ impl fmt::Debug for ConsumerEvent {
 ///
 /// Events of a shard come in the order of the stream, many at a time: as many as the window of the shard allows are
 /// under way before the first is answered. An event that is not answered in time, or whose processing failed, comes
-/// again with a higher attempt.
+/// again with a higher attempt. [`Concurrency`](crate::config::Concurrency) says what waits for it, and whether the
+/// events of a partition key follow each other.
 #[derive(Debug, Clone)]
 pub struct ProcessEvent {
     /// What to process.

@@ -120,8 +120,8 @@ impl KinesisConsumer {
         self.stop_within(self.shutdown_timeout).await
     }
 
-    /// Stops: no more events are delivered, those under way may be answered until near the deadline, the last
-    /// checkpoints are stored and the leases released. Returns when that is done or the deadline has come. A second
+    /// Stops: no more events are delivered ([but for those left behind](crate::config::Concurrency::Key)), those under way
+    /// may be answered until near the deadline, the last checkpoints are stored and the leases released. Returns when that is done or the deadline has come. A second
     /// call waits for the first stop.
     ///
     /// If other instances hold leases, the shards are offered to them before: for up to 0.6 of the failover time, and a
@@ -151,7 +151,8 @@ impl KinesisConsumer {
         }
     }
 
-    /// Reads a shard no further, for as long as this process holds its lease: no more of its events are delivered.
+    /// Reads a shard no further, for as long as this process holds its lease: no more of its events are delivered
+    /// ([but for those left behind](crate::config::Concurrency::Key)).
     /// Those under way may be answered within `batch-timeout`, as ever, and the checkpoint behind them is stored. Returns
     /// then. The processor is told by [`ShutdownReason::Paused`].
     ///

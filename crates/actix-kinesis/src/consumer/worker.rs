@@ -33,7 +33,7 @@ use super::processor::{EventProcessor, Processors, Route, ShardNews};
 use super::status::Gauges;
 use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
-use crate::config::{FailurePolicy, WorkerConf};
+use crate::config::{Concurrency, FailurePolicy, WorkerConf};
 
 pub(crate) use message::{
     LeaseHolds, Outcome, PageFetched, PositionRefused, ShardDrained, StopWorker, WorkerEnded,
@@ -85,6 +85,8 @@ pub(crate) struct ConsumerWorker {
     timer: Option<SpawnHandle>,
     room: watch::Sender<u64>,
     phase: Phase,
+    /// While it drains, events that were left behind by later ones of other keys are delivered until then.
+    catch_up_until: Option<Instant>,
     children: Option<Vec<ChildShard>>,
     is_all_offered: bool,
 }
@@ -140,8 +142,12 @@ impl ConsumerWorker {
             processor: None,
             generation: 0,
             link: Arc::new(link),
-            tracker: Tracker::new(conf.failed_message_retries, conf.failure_tolerance_percentage),
-            window: Window::new(conf.batch_timeout),
+            tracker: Tracker::new(
+                conf.failed_message_retries,
+                conf.failure_tolerance_percentage,
+                conf.concurrency,
+            ),
+            window: Window::of(conf),
             one_at_a_time: false,
             unanswered: Vec::new(),
             deadlines: VecDeque::new(),
@@ -149,6 +155,7 @@ impl ConsumerWorker {
             timer: None,
             room: watch::channel(0).0,
             phase: if equipment.start == Checkpoint::Latest { Phase::Unpinned } else { Phase::Delivering },
+            catch_up_until: None,
             children: None,
             is_all_offered: false,
             equipment,
@@ -186,13 +193,15 @@ impl ConsumerWorker {
 
     /// Delivers what the window allows.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        if self.phase == Phase::Delivering && self.unanswered.is_empty() && self.equipment.fence.holds() {
+        let is_catching_up = self.is_catching_up();
+        let delivers = self.phase == Phase::Delivering || is_catching_up;
+        if delivers && self.unanswered.is_empty() && self.equipment.fence.holds() {
             let limit = self.equipment.share.events();
             while let Some(processor) = &self.processor {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
                 let window = match processor.is_intake() {
                     _ if self.one_at_a_time => 1,
-                    true => limit,
+                    true => self.window.size_for_taker(limit),
                     false => self.window.size(limit),
                 };
                 let in_flight = self.tracker.in_flight();
@@ -200,7 +209,11 @@ impl ConsumerWorker {
                 if in_flight >= window || !self.equipment.share.has_room() {
                     break;
                 }
-                let Some(delivery) = self.tracker.next_delivery() else { break };
+                let next = match is_catching_up {
+                    true => self.tracker.next_left_behind(),
+                    false => self.tracker.next_delivery(),
+                };
+                let Some(delivery) = next else { break };
                 let route = processor.0.clone();
                 self.deliver(delivery, &route, ctx);
             }
@@ -212,6 +225,11 @@ impl ConsumerWorker {
         self.tell_room();
         self.tell_all_offered();
         self.finish_if_done(ctx);
+    }
+
+    fn is_catching_up(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_))
+            && self.catch_up_until.is_some_and(|until| Instant::now() < until)
     }
 
     fn deliver(&mut self, delivery: Delivery, route: &Route, ctx: &mut Context<Self>) {
@@ -551,10 +569,16 @@ impl Handler<StopWorker> for ConsumerWorker {
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);
+                    let is_intake = self.processor.as_ref().is_some_and(EventProcessor::is_intake);
                     if let Some(processor) = &self.processor {
                         processor.tell_intake(ShardNews::Draining(self.equipment.shard.clone()));
                     }
-                    self.finish_if_done(ctx);
+                    if matches!(self.equipment.conf.concurrency, Concurrency::Key(_)) && !is_intake {
+                        // What is then under way has the other half of the time.
+                        let now = Instant::now();
+                        self.catch_up_until = Some(now + deadline.saturating_duration_since(now) / 2);
+                    }
+                    self.pump(ctx);
                 }
             }
         }

@@ -37,10 +37,10 @@
 //! - **Every event ends once**: it is emitted with all that was made of it, or filtered out, or in the dead letters, with its
 //!   position and the cause. [`Counts`] adds up to the input. Only then may the checkpoint pass it.
 //! - **Shards are apart.** Each has its own buffer and retries; while one waits for its destination, the others go on.
-//! - **Order.** What is made of a shard's events is gathered and emitted in their order, however many are transformed at
-//!   once; those of one key are transformed one after the other.
+//! - **Order.** What is made of a shard's events is gathered and emitted in their order. Of a key, one event after the other is
+//!   transformed; of a shard, as many at once as `worker.concurrency` says: `n` of `key(n)`, 1 of `shard`, and 64 without it.
 //! - **Bounds.** A shard's events under way are bounded by its share of `worker.max-bytes`, a buffer by [`Gather`].
-//!   `worker.max-in-flight-events` and `batch-timeout` are not applied.
+//!   `worker.max-in-flight-events`, `batch-timeout` and `failure-tolerance-percentage` are not applied.
 //! - **At least once.** After a crash, what was emitted and not yet behind a checkpoint is emitted again, unless the emitter
 //!   knows what it has: see [`Emitter::emitted`].
 //!
@@ -72,7 +72,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing::{Instrument, error, error_span};
 
-use crate::config::{BackoffConf, ConsumerConf};
+use crate::config::{BackoffConf, Concurrency, ConsumerConf, FailurePolicy};
 use crate::consumer::{ConsumerBuilder, ConsumerError, ConsumerEvent, KinesisConsumer, Stopped};
 use crate::stream::Begun;
 use counts::Counters;
@@ -124,7 +124,6 @@ pub struct Pipeline<T> {
     stages: Stages<T>,
     gather: Gather,
     retry: Retry,
-    at_once: usize,
 }
 
 impl<T: Send + Sync + 'static> Pipeline<T> {
@@ -133,12 +132,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
     pub fn decode<E: fmt::Display>(
         decode: impl Fn(&ConsumerEvent) -> Result<T, E> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            stages: Stages::decode(decode),
-            gather: Gather::default(),
-            retry: Retry::default(),
-            at_once: 64,
-        }
+        Self { stages: Stages::decode(decode), gather: Gather::default(), retry: Retry::default() }
     }
 
     /// Goes on with the values for which `keep` holds. The others are done with.
@@ -155,14 +149,8 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
         E: fmt::Display,
         F: Future<Output = Result<I, E>> + Send + 'static,
     {
-        let Self { stages, gather, retry, at_once } = self;
-        Pipeline { stages: stages.transform(transform), gather, retry, at_once }
-    }
-
-    /// How many events of a shard are transformed at once. Those of one key are transformed one after the other. At least
-    /// 1; default 64.
-    pub fn at_once(self, events: usize) -> Self {
-        Self { at_once: events.max(1), ..self }
+        let Self { stages, gather, retry } = self;
+        Pipeline { stages: stages.transform(transform), gather, retry }
     }
 
     /// How much is gathered before it is emitted.
@@ -200,7 +188,18 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
         dead_letters: impl DeadLetters,
         configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
     ) -> Result<RunningPipeline, ConsumerError> {
-        conf.worker.max_in_flight_events = MOST_EVENTS;
+        let at_once = match std::mem::take(&mut conf.worker.concurrency) {
+            Concurrency::Shard => 1,
+            Concurrency::Key(keys) => keys,
+            Concurrency::None => AT_ONCE,
+        };
+        let worker = &mut conf.worker;
+        worker.max_in_flight_events = MOST_EVENTS;
+        // Nothing is given up here: what cannot be emitted is in the dead letters.
+        worker.failure_tolerance_percentage = 0.0;
+        if worker.failure_policy == FailurePolicy::Skip {
+            worker.failure_policy = FailurePolicy::RestartShard;
+        }
         let stream: Arc<str> = conf.stream_name.as_str().into();
         let mut begun = Begun::start_with(conf, configure)?;
         let consumer = begun.consumer.clone();
@@ -212,7 +211,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
             retry: self.retry,
             counters: Arc::clone(&counters),
         });
-        let (stages, gather, at_once) = (self.stages, self.gather, self.at_once);
+        let (stages, gather) = (self.stages, self.gather);
         tokio::spawn(async move {
             let mut shards = JoinSet::new();
             loop {
@@ -240,12 +239,14 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
 /// What is gathered, and what the consumer has fetched, is bounded otherwise.
 const MOST_EVENTS: usize = 1_000_000;
 
+/// How many events of a shard are transformed at once if the settings do not say.
+const AT_ONCE: usize = 64;
+
 impl<T> fmt::Debug for Pipeline<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline")
             .field("gather", &self.gather)
             .field("retry", &self.retry)
-            .field("at_once", &self.at_once)
             .finish_non_exhaustive()
     }
 }

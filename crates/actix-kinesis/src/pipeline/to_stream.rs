@@ -41,12 +41,8 @@ impl Emitter<ProducerEvent> for StreamEmitter {
                         SendReason::Invalid(_) | SendReason::Refused(_) => {
                             refused.push(FailedItem { place, cause: error.reason.to_string() });
                         }
-                        SendReason::Stopped(_) | SendReason::Died => {
-                            return Err(EmitError::unavailable(error.reason));
-                        }
-                        SendReason::Full | SendReason::Expired(_) | SendReason::Throttled(_) => {
-                            left.push((place, error.event));
-                        }
+                        reason if reason.passes() => left.push((place, error.event)),
+                        reason => return Err(EmitError::unavailable(reason)),
                     },
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
-use crate::producer::{Attempt, KinesisProducer, Outcome, SendReason, Sending};
+use crate::producer::{Attempt, KinesisProducer, Outcome, Sending};
 
 /// How long events are sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) async fn outcome(
         };
         failed.attempts = calls.with(failed.attempts.into_vec()).into();
         let pause = backoff.next_pause();
-        if !passes(&failed.reason) || !resend.allows(began, pause) {
+        if !failed.reason.passes() || !resend.allows(began, pause) {
             return Err(failed);
         }
         tokio::select! {
@@ -65,14 +65,6 @@ pub(super) async fn outcome(
         calls.resent = Instant::now();
         calls.earlier = failed.attempts.into_vec();
         sending = producer.send(failed.event);
-    }
-}
-
-/// Whether another send may go better.
-fn passes(reason: &SendReason) -> bool {
-    match reason {
-        SendReason::Full | SendReason::Expired(_) | SendReason::Throttled(_) => true,
-        SendReason::Invalid(_) | SendReason::Refused(_) | SendReason::Stopped(_) | SendReason::Died => false,
     }
 }
 

@@ -219,10 +219,7 @@ impl Shared {
     /// Phases only go forward.
     fn advance(&self, next: Phase) {
         self.phase.send_if_modified(|phase| {
-            let goes = match (&*phase, &next) {
-                (Phase::Ended(_), _) | (Phase::Failed, Phase::Closed) => false,
-                _ => true,
-            };
+            let goes = !matches!((&*phase, &next), (Phase::Ended(_), _) | (Phase::Failed, Phase::Closed));
             if goes {
                 *phase = next;
             }
