@@ -262,14 +262,14 @@ impl Drop for EventHandle {
 pub(crate) struct Offered {
     event: ConsumerEvent,
     taken: Arc<OnceLock<Instant>>,
-    handle: Option<EventHandle>,
+    handle: EventHandle,
 }
 
 impl Offered {
     /// `taken` is set when the event is taken.
     pub(crate) fn new(message: ProcessEvent, taken: Arc<OnceLock<Instant>>) -> Self {
         let handle = EventHandle { delivery: message.delivery, link: Some(message.link) };
-        Self { event: message.event, taken, handle: Some(handle) }
+        Self { event: message.event, taken, handle }
     }
 
     pub(crate) fn shard(&self) -> &ShardId {
@@ -291,33 +291,31 @@ impl Offered {
     }
 
     fn link(&self) -> Option<&AnswerLink> {
-        self.handle.as_ref()?.link.as_deref()
+        self.handle.link.as_deref()
     }
 
-    /// Takes the event, with the handle that answers it, unless another process may read the shard by now.
-    pub(crate) fn take(mut self) -> Option<(ConsumerEvent, EventHandle)> {
-        let mut handle = if self.is_ours() { self.handle.take()? } else { return None };
-        handle.delivery.sent = Instant::now();
-        Some((self.event.clone(), handle))
+    /// Takes the event, with the handle that answers it.
+    pub(crate) fn take(mut self) -> (ConsumerEvent, EventHandle) {
+        let delivery = DeliveryId { sent: Instant::now(), ..self.handle.delivery };
+        (self.event.clone(), EventHandle { delivery, link: self.handle.link.take() })
     }
 
     /// Takes the event as [`take`](Self::take) does, and lets the time begin in which it must be answered.
-    pub(crate) fn take_with_deadline(self) -> Option<(ConsumerEvent, EventHandle)> {
+    pub(crate) fn take_with_deadline(self) -> (ConsumerEvent, EventHandle) {
         let taken = Arc::clone(&self.taken);
-        let (event, handle) = self.take()?;
+        let (event, handle) = self.take();
         // Nobody but the taker sets it.
         let _ = taken.set(handle.delivery.sent);
-        Some((event, handle))
+        (event, handle)
     }
 }
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        if let Some(handle) = &mut self.handle
-            && let Some(link) = handle.link.take()
+        if let Some(link) = self.handle.link.take()
             && let Some(worker) = &link.worker
         {
-            worker.do_send(HandleAnswer { delivery: handle.delivery, answer: None });
+            worker.do_send(HandleAnswer { delivery: self.handle.delivery, answer: None });
         }
     }
 }

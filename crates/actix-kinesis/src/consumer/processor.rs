@@ -44,6 +44,8 @@ pub(crate) trait Intake: Send + Sync {
 /// What an intake is told of a shard, in order with its events.
 #[derive(Debug, Clone)]
 pub(crate) enum ShardNews {
+    /// The lease holds, after a time in which that was in doubt and no event could be taken.
+    LeaseHolds,
     /// The shard is closed, and its last event has been offered. Those that fail are offered again.
     AllOffered,
     /// No more events are offered by this worker. Those that were taken may be answered for a while.

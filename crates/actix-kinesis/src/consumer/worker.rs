@@ -543,6 +543,9 @@ impl Handler<LeaseHolds> for ConsumerWorker {
     type Result = ();
 
     fn handle(&mut self, _: LeaseHolds, ctx: &mut Self::Context) {
+        if let Some(processor) = &self.processor {
+            processor.tell_intake(ShardNews::LeaseHolds);
+        }
         self.pump(ctx);
     }
 }

@@ -38,7 +38,8 @@ struct Made<T> {
     attempts: u32,
 }
 
-/// The shard may be read by another process: what is under way here is given back.
+/// The shard may be read by another process. The task ends, which gives back all that was taken; if the lease is kept after all, the
+/// shard starts again behind its checkpoint, in order.
 struct Lost;
 
 /// Takes the events of one shard through the pipeline.
@@ -84,7 +85,7 @@ where
         }
     }
 
-    /// Runs until the shard offers nothing more, and what was taken is emitted or given back.
+    /// Runs until the shard offers nothing more and what was taken is emitted, or until it is given back.
     pub(super) async fn run(mut self) {
         let (mut is_ended, mut is_due) = (false, false);
         loop {
@@ -99,14 +100,14 @@ where
             let has_room = !self.buffer.is_full();
             let may_take = has_room && !is_ended && self.making.len() < self.at_once;
             let due = self.buffer.due().filter(|_| !self.is_emitting && !is_due);
-            let take = poll_fn(|cx| self.taker.0.poll_take(cx, |it| it.is_ours().then_some(it)));
+            let take = poll_fn(|cx| self.taker.0.poll_take(cx));
             tokio::select! {
                 biased;
                 Some(emitted) = &mut self.emitting, if self.is_emitting => {
                     (self.emitting, self.is_emitting) = (None.into(), false);
                     if let Err(Lost) = emitted {
-                        self.abandon();
-                        is_due = false;
+                        debug!("the lease does not hold: what was taken is given back");
+                        return;
                     }
                 }
                 Some(made) = self.making.next(), if has_room && !self.making.is_empty() => self.gather(made),
@@ -189,14 +190,6 @@ where
         let emitting: BoxFuture<'static, Result<(), Lost>> = Box::pin(async move { ends.emit(full).await });
         (self.emitting, self.is_emitting) = (Some(emitting).into(), true);
     }
-
-    /// Gives back all that was taken.
-    fn abandon(&mut self) {
-        debug!("the lease does not hold: what was taken is given back");
-        self.making.clear();
-        self.keys.clear();
-        self.buffer.take();
-    }
 }
 
 /// Makes something of an event, at as many attempts as it takes and as are allowed.
@@ -217,9 +210,7 @@ async fn make<T: Send + 'static, E, D>(offered: Offered, stages: &Stages<T>, end
 }
 
 fn answer(offered: Offered, answer: EventProcessed) {
-    if let Some((_, handle)) = offered.take() {
-        handle.answer(answer);
-    }
+    offered.take().1.answer(answer);
 }
 
 impl<E, D> Ends<E, D> {

@@ -132,7 +132,7 @@ impl Records {
     ///
     /// Dropping the future loses nothing.
     pub async fn recv(&mut self) -> Option<ShardRecord> {
-        let (event, handle) = poll_fn(|cx| self.taker.0.poll_take(cx, |offered| offered.take())).await?;
+        let (event, handle) = poll_fn(|cx| self.taker.0.poll_take(cx)).await?.take();
         let position = event.position().clone();
         self.under_way.add(position.clone(), handle);
         let position = ShardPosition { position, under_way: Arc::downgrade(&self.under_way) };

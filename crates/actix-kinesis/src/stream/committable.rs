@@ -21,9 +21,9 @@ pub struct CommittableEvent<T = ConsumerEvent> {
 }
 
 impl CommittableEvent {
-    pub(crate) fn take(offered: Offered) -> Option<Self> {
-        let (event, handle) = offered.take_with_deadline()?;
-        Some(Self { value: event.clone(), commit: CommitHandle { event, handle } })
+    pub(crate) fn take(offered: Offered) -> Self {
+        let (event, handle) = offered.take_with_deadline();
+        Self { value: event.clone(), commit: CommitHandle { event, handle } }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
+use kinesis_record::ShardId;
 
 use crate::consumer::{Intake, Offered, ShardNews};
 
@@ -26,12 +27,10 @@ struct State {
     is_paused: bool,
     /// What is here may be taken although its worker drains.
     keeps: bool,
-    /// The worker has nothing more to offer, but for what could not be taken.
+    /// The worker has nothing more to offer.
     is_all_offered: bool,
     /// The worker offers no more in any case.
     is_ended: bool,
-    /// Events that could not be taken, since the lease did not hold just then. They are offered again.
-    withheld: usize,
 }
 
 impl Queue {
@@ -43,33 +42,22 @@ impl Queue {
         Self { is_of_one_shard: false, ..Self::of_one_shard() }
     }
 
-    /// The next event, by `take`, which gives none for one that must not be processed here just now. None at the end
-    /// of the one shard.
-    pub(crate) fn poll_take<T>(
-        &self,
-        cx: &mut Context<'_>,
-        mut take: impl FnMut(Offered) -> Option<T>,
-    ) -> Poll<Option<T>> {
+    /// The next event; none at the end of the one shard.
+    pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Offered>> {
         self.taker.register(cx.waker());
-        loop {
-            let mut state = self.lock();
-            if state.is_paused && !state.is_ended {
-                return Poll::Pending;
-            }
-            let Some(offered) = state.offered.pop_front() else {
-                let is_end = state.is_ended || state.is_all_offered && state.withheld == 0;
-                if self.is_of_one_shard && is_end {
-                    state.is_closed = true;
-                    return Poll::Ready(None);
-                }
-                return Poll::Pending;
-            };
-            drop(state);
-            match take(offered) {
-                Some(event) => return Poll::Ready(Some(event)),
-                None => self.lock().withheld += 1,
-            }
+        let mut state = self.lock();
+        if state.is_paused && !state.is_ended {
+            return Poll::Pending;
         }
+        if let Some(offered) = state.take() {
+            return Poll::Ready(Some(offered));
+        }
+        let is_end = state.offered.is_empty() && (state.is_ended || state.is_all_offered);
+        if self.is_of_one_shard && is_end {
+            state.is_closed = true;
+            return Poll::Ready(None);
+        }
+        Poll::Pending
     }
 
     /// Whether its one shard will never have anything to take.
@@ -110,10 +98,25 @@ impl Queue {
     }
 }
 
+impl State {
+    /// The oldest event of a shard whose lease holds. While that of a shard is in doubt, its events wait here, in their order.
+    fn take(&mut self) -> Option<Offered> {
+        let mut in_doubt: Vec<&ShardId> = Vec::new();
+        let place = self.offered.iter().position(|offered| {
+            // A lease that holds again in the middle of the search must not let a later event through.
+            let is_ours = !in_doubt.contains(&offered.shard()) && offered.is_ours();
+            if !is_ours && !in_doubt.contains(&offered.shard()) {
+                in_doubt.push(offered.shard());
+            }
+            is_ours
+        })?;
+        self.offered.remove(place)
+    }
+}
+
 impl Intake for Queue {
     fn offer(&self, event: Offered) {
         let mut state = self.lock();
-        state.withheld = state.withheld.saturating_sub(1);
         if !state.is_closed {
             state.offered.push_back(event);
             drop(state);
@@ -128,6 +131,7 @@ impl Intake for Queue {
     fn tell(&self, news: ShardNews) {
         let mut state = self.lock();
         match news {
+            ShardNews::LeaseHolds => {}
             ShardNews::AllOffered => state.is_all_offered = true,
             ShardNews::Draining(shard) => {
                 state.is_ended = self.is_of_one_shard;

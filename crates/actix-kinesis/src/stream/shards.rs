@@ -90,7 +90,7 @@ impl Stream for ShardSource {
     type Item = CommittableEvent;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.taker.0.poll_take(cx, CommittableEvent::take)
+        self.taker.0.poll_take(cx).map(|offered| offered.map(CommittableEvent::take))
     }
 }
 

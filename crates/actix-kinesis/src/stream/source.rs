@@ -92,8 +92,8 @@ impl Stream for Source {
         if self.finished.is_none() {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(event) = self.control.queue.poll_take(cx, CommittableEvent::take) {
-            return Poll::Ready(event.map(Ok));
+        if let Poll::Ready(Some(offered)) = self.control.queue.poll_take(cx) {
+            return Poll::Ready(Some(Ok(CommittableEvent::take(offered))));
         }
         poll_end(&mut self.finished, cx)
     }
