@@ -9,7 +9,7 @@
 mod flights;
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,11 +63,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )?;
 
     let lines = folder.join("flights");
-    let mut written = 0;
-    while written < all {
+    let (mut written, mut dead) = (0, 0);
+    while written + dead < all {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        written = count_lines(&lines);
-        println!("{written} of {all} flights are in {}", lines.display());
+        (written, dead) = (count_lines(&lines), count_files(&folder.join("dead")));
+        println!("{written} of {all} flights are in {}, {dead} are dead letters", lines.display());
     }
     pipeline.stop().await?;
     println!("this run: {:?}", pipeline.counts());
@@ -75,14 +75,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn count_lines(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let is_whole = |path: &Path| !path.to_string_lossy().contains('#');
-    paths
-        .map(|path| match path.is_dir() {
-            true => count_lines(&path),
-            false if is_whole(&path) => std::fs::read_to_string(&path).map_or(0, |text| text.lines().count()),
-            false => 0,
-        })
+    files(folder)
+        .iter()
+        .map(|file| std::fs::read_to_string(file).map_or(0, |text| text.lines().count()))
         .sum()
+}
+
+fn count_files(folder: &Path) -> usize {
+    files(folder).len()
+}
+
+/// The files below a folder that are whole: one that is being written has a `#` in its name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let (folders, files): (Vec<_>, Vec<_>) =
+        entries.map(|entry| entry.path()).partition(|path| path.is_dir());
+    let files = files.into_iter().filter(|path| !path.to_string_lossy().contains('#'));
+    files.chain(folders.iter().flat_map(|folder| self::files(folder))).collect()
 }

@@ -268,6 +268,9 @@ async fn nothing_is_checkpointed_before_it_is_emitted_and_other_shards_go_on() {
     let running = numbers().start_with(conf(&aws), halves, dead.clone(), with_credentials).unwrap();
     let second = aws.records(STREAM).unwrap().iter().filter(|(shard, _)| shard.as_str() != FIRST).count();
     sink.until(second).await;
+    // An early checkpoint of the one would be there by the time that the other's is.
+    until_checkpoint(&aws, "shardId-000000000001", |checkpoint| matches!(checkpoint, Checkpoint::At(_)))
+        .await;
     assert_eq!(checkpoint(&aws, FIRST).await, Some(Checkpoint::TrimHorizon));
     sink.is_unavailable.store(false, Ordering::Relaxed);
     sink.until(100).await;

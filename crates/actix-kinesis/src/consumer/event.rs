@@ -280,9 +280,22 @@ impl Offered {
         &self.event
     }
 
-    /// Whether no other process can read the shard by now.
+    /// Whether its worker still reads the shard, and no other process can by now.
     pub(crate) fn is_ours(&self) -> bool {
-        self.link().is_some_and(|link| link.fence.as_ref().is_none_or(|fence| fence.holds()))
+        self.link().is_some_and(|link| {
+            link.fence.as_ref().is_none_or(|fence| fence.holds())
+                && link.worker.as_ref().is_none_or(|worker| worker.connected())
+        })
+    }
+
+    /// Resolves when the lease is lost or given up.
+    pub(crate) fn until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        let stored = self.link().map(AnswerLink::stored);
+        async move {
+            if let Some(mut stored) = stored {
+                while stored.changed().await.is_ok() {}
+            }
+        }
     }
 
     /// The shard's checkpoint that was stored last.

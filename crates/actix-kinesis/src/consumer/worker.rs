@@ -216,6 +216,9 @@ impl ConsumerWorker {
                 let Some(delivery) = next else { break };
                 let route = processor.0.clone();
                 self.deliver(delivery, &route, ctx);
+                if !self.unanswered.is_empty() {
+                    break;
+                }
             }
             self.arm_timer(ctx);
         }

@@ -8,7 +8,7 @@ use kinesis_record::{Checkpoint, Position, ShardId};
 pub trait Emitter<T>: Send + Sync + 'static {
     /// Emits a batch. When this is `Ok`, everything in it is where it should be, and its events may be checkpointed.
     ///
-    /// The future may be dropped when the shard's lease is lost.
+    /// The future is dropped when the shard's lease is lost.
     ///
     /// # Errors
     /// [`EmitError`] tells which items are to be tried again.
@@ -117,6 +117,10 @@ pub enum EmitError {
     /// takes; meanwhile the shard stands still.
     #[error("{0}")]
     Unavailable(String),
+    /// Some items cannot be emitted just now, and all others are where they should be. Those are tried again, with growing pauses,
+    /// for as long as it takes.
+    #[error("{} items were not taken, the first because: {}", .0.len(), First(.0))]
+    Later(Vec<FailedItem>),
     /// Some items failed, and all others are where they should be. Those are tried again as [`Retry`](super::Retry) says;
     /// then their events go to the dead letters. An index out of range is passed over.
     #[error("{} items failed, the first because: {}", .0.len(), First(.0))]

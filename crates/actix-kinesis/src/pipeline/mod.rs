@@ -188,6 +188,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
         dead_letters: impl DeadLetters,
         configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
     ) -> Result<RunningPipeline, ConsumerError> {
+        conf.validate()?;
         let at_once = match std::mem::take(&mut conf.worker.concurrency) {
             Concurrency::Shard => 1,
             Concurrency::Key(keys) => keys,
@@ -227,7 +228,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
                         Some(Err(_)) | None => break,
                     },
                     Some(ended) = shards.join_next() => if ended.is_err_and(|error| error.is_panic()) {
-                        error!(%stream, "an emitter panicked: its shard starts again behind its checkpoint");
+                        error!(%stream, "an emitter or dead letters panicked: the shard starts again behind its checkpoint");
                     },
                 }
             }

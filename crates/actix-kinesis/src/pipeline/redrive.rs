@@ -22,7 +22,8 @@ pub struct Redriven {
 
 impl<T: Send + Sync + 'static> Pipeline<T> {
     /// Takes each letter that is in the store now once through the stages to the emitter, with one attempt. What succeeds is
-    /// deleted there. Of an event that was emitted in part, what is missing is emitted. Batches hold one event each, and
+    /// deleted there. Of an event that was emitted in part, what is missing is emitted; for this, the stages must make the same
+    /// values in the same order as before. Batches hold one event each, and
     /// [`Batch::is_redrive`] is true.
     ///
     /// It reads no stream, and may run beside the pipeline that the letters come from. Events are then not in the order of
@@ -72,6 +73,9 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
             Err(failure) => return Ok(Fate::failed(failure.cause)),
         };
         let position = letter.position();
+        if !values.is_empty() && letter.failed().iter().any(|index| *index >= values.len()) {
+            return Ok(Fate::failed("fewer values are made of the event than when it failed"));
+        }
         let is_missing = |index: &usize| letter.stage() != Stage::Emit || letter.failed().contains(index);
         let items: Vec<_> = values
             .into_iter()
@@ -87,7 +91,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
         match emitter.emit(&batch).await {
             Ok(()) => Ok(Fate::Emitted),
             Err(error @ EmitError::Unavailable(_)) => Err(error),
-            Err(EmitError::Items(failed)) => {
+            Err(EmitError::Items(failed) | EmitError::Later(failed)) => {
                 let cause = failed.first().map_or_else(String::new, |failed| failed.cause.clone());
                 let failed =
                     failed.iter().filter_map(|failed| Some(batch.items.get(failed.place)?.index)).collect();

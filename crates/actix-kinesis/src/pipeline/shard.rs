@@ -1,6 +1,6 @@
 //! The task of one shard.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::Retry;
 use super::buffer::{Buffer, Gather};
 use super::counts::{Counters, add};
 use super::dead_letter::{DeadLetter, DeadLetters, Stage};
-use super::emitter::{Batch, EmitError, Emitter};
+use super::emitter::{Batch, EmitError, Emitter, FailedItem};
 use super::stages::{Failure, Stages};
 use crate::backoff::Backoff;
 use crate::consumer::{EventProcessed, Offered};
@@ -97,8 +97,7 @@ where
             if is_last && self.buffer.is_empty() && !self.is_emitting {
                 return;
             }
-            let has_room = !self.buffer.is_full();
-            let may_take = has_room && !is_ended && self.making.len() < self.at_once;
+            let may_take = !self.buffer.is_full() && !is_ended && self.making.len() < self.at_once;
             let due = self.buffer.due().filter(|_| !self.is_emitting && !is_due);
             let take = poll_fn(|cx| self.taker.0.poll_take(cx));
             tokio::select! {
@@ -110,9 +109,12 @@ where
                         return;
                     }
                 }
-                Some(made) = self.making.next(), if has_room && !self.making.is_empty() => self.gather(made),
+                // Also while the buffer is full: what is being made may hold what the emitter needs.
+                Some(made) = self.making.next(), if !self.making.is_empty() => self.gather(made),
                 offered = take, if may_take => match offered {
-                    Some(offered) => self.begin(offered).await,
+                    Some(offered) => if let Err(Lost) = self.begin(offered).await {
+                        return;
+                    },
                     None => is_ended = true,
                 },
                 Some(()) = OptionFuture::from(due.map(sleep_until)), if due.is_some() => is_due = true,
@@ -121,10 +123,11 @@ where
     }
 
     /// Begins to make something of an event, behind the last one of its key.
-    async fn begin(&mut self, offered: Offered) {
-        if self.was_emitted(&offered).await {
+    async fn begin(&mut self, offered: Offered) -> Result<(), Lost> {
+        if self.was_emitted(&offered).await? {
             add(&self.ends.counters.already_emitted, 1);
-            return answer(offered, EventProcessed::Processed);
+            answer(offered, EventProcessed::Processed);
+            return Ok(());
         }
         let (done, until_done) = oneshot::channel::<()>();
         let key = offered.event().shared_partition_key();
@@ -144,32 +147,38 @@ where
             drop(done);
             made
         }));
+        Ok(())
     }
 
     /// Whether the event was emitted before this process began to read.
-    async fn was_emitted(&mut self, offered: &Offered) -> bool {
+    async fn was_emitted(&mut self, offered: &Offered) -> Result<bool, Lost> {
         let emitted = match &mut self.emitted {
             Some(emitted) => emitted,
             unknown => {
                 let (shard, checkpoint) = (offered.shard(), offered.checkpoint());
                 let mut backoff = self.ends.backoff();
-                let mut emitted = loop {
-                    match self.ends.emitter.emitted(shard, &checkpoint).await {
-                        Ok(emitted) => break emitted,
-                        Err(error) => {
-                            warn!(%error, "what was emitted of the shard cannot be told, trying again");
-                            sleep(backoff.next_pause()).await;
+                let asking = async {
+                    loop {
+                        match self.ends.emitter.emitted(shard, &checkpoint).await {
+                            Ok(emitted) => break emitted,
+                            Err(error) => {
+                                warn!(%error, "what was emitted of the shard cannot be told, trying again");
+                                sleep(backoff.next_pause()).await;
+                            }
                         }
                     }
                 };
-                emitted.sort_by(|one, other| one.start().cmp(other.start()));
+                let emitted = tokio::select! {
+                    emitted = asking => joined(emitted),
+                    () = offered.until_lost() => return Err(Lost),
+                };
                 debug!(ranges = emitted.len(), "emitted before");
                 unknown.insert(emitted)
             }
         };
         let position = offered.event().position();
         let behind = emitted.partition_point(|range| range.start() <= position);
-        emitted[..behind].last().is_some_and(|range| range.contains(position))
+        Ok(emitted[..behind].last().is_some_and(|range| range.contains(position)))
     }
 
     fn gather(&mut self, made: Made<T>) {
@@ -237,7 +246,8 @@ impl<E, D: DeadLetters> Ends<E, D> {
         let mut batch = Batch::new(shard, first..=last, full.items, false);
         let refused = self.emit_batch(&mut batch, &events).await?;
         for (position, (failed, cause)) in refused {
-            let Ok(place) = events.binary_search_by(|event| event.event().position().cmp(&position)) else {
+            let Some(place) = events.iter().position(|offered| *offered.event().position() == position)
+            else {
                 continue;
             };
             let failure = Failure { stage: Stage::Emit, cause };
@@ -269,8 +279,22 @@ impl<E, D: DeadLetters> Ends<E, D> {
             if !events.iter().all(Offered::is_ours) {
                 return Err(Lost);
             }
-            match self.emitter.emit(batch).await {
+            let emitted = tokio::select! {
+                emitted = self.emitter.emit(batch) => emitted,
+                () = events[0].until_lost() => return Err(Lost),
+            };
+            match emitted {
                 Ok(()) => break,
+                Err(EmitError::Later(failed)) => {
+                    if backoff.failures() == 0 {
+                        let cause = failed.first().map_or("", |failed| &failed.cause);
+                        warn!(
+                            items = failed.len(),
+                            cause, "the destination does not take everything, trying again"
+                        );
+                    }
+                    batch.retain(&places(batch, &failed));
+                }
                 Err(EmitError::Unavailable(cause)) => {
                     if backoff.failures() == 0 {
                         warn!(cause, "the destination takes nothing, trying again");
@@ -286,8 +310,7 @@ impl<E, D: DeadLetters> Ends<E, D> {
                     if failures >= self.retry.attempts {
                         return Ok(by_event(batch, failed));
                     }
-                    let places: Vec<_> = failed.iter().map(|failed| failed.place).collect();
-                    batch.retain(&places);
+                    batch.retain(&places(batch, &failed));
                 }
             }
             batch.begin_next_attempt();
@@ -323,11 +346,32 @@ impl<E, D: DeadLetters> Ends<E, D> {
     }
 }
 
+/// Where failed items are in a batch, in order.
+fn places<T>(batch: &Batch<T>, failed: &[FailedItem]) -> Vec<usize> {
+    let places = failed.iter().map(|failed| failed.place).filter(|place| *place < batch.items.len());
+    places.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The ranges in order, those that overlap in one.
+fn joined(mut ranges: Vec<RangeInclusive<Position>>) -> Vec<RangeInclusive<Position>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by(|one, other| one.start().cmp(other.start()));
+    let mut joined: Vec<RangeInclusive<Position>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start() <= last.end() => {
+                if range.end() > last.end() {
+                    *last = last.start().clone()..=range.end().clone();
+                }
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// The failed items of a batch by their events, in order.
-fn by_event<T>(
-    batch: &Batch<T>,
-    failed: Vec<super::emitter::FailedItem>,
-) -> Vec<(Position, (Vec<usize>, String))> {
+fn by_event<T>(batch: &Batch<T>, failed: Vec<FailedItem>) -> Vec<(Position, (Vec<usize>, String))> {
     let mut by_event: Vec<(Position, (Vec<usize>, String))> = Vec::new();
     for (item, failed) in failed.into_iter().map(|failed| (&batch.items[failed.place], failed)) {
         match by_event.last_mut() {

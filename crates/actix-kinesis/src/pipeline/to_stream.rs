@@ -6,7 +6,7 @@ use super::emitter::{Batch, EmitError, Emitter, FailedItem};
 use crate::producer::{KinesisProducer, ProducerEvent, SendReason};
 
 /// Sends to a stream by a producer. With its `ordering = partition-key`, and keys of the one stream for keys of the other, the order
-/// of each key is kept.
+/// of each key is kept, but for events whose `record-ttl` is over and that are sent again.
 ///
 /// An event that the service or the producer refuses for good is a failed item; any other is sent again until it is stored. Stored twice
 /// is what was emitted and not yet checkpointed before a crash, and what the producer stores twice.
@@ -24,29 +24,23 @@ impl StreamEmitter {
 
 impl Emitter<ProducerEvent> for StreamEmitter {
     async fn emit(&self, batch: &Batch<ProducerEvent>) -> Result<(), EmitError> {
-        let mut left: Vec<(usize, ProducerEvent)> =
-            batch.items().map(|item| item.value.clone()).enumerate().collect();
-        let mut refused = Vec::new();
-        while !left.is_empty() {
-            let sending = left.into_iter().map(|(place, event)| {
-                let sending = self.producer.send(event);
-                async move { (place, sending.await) }
-            });
-            let outcomes = join_all(sending).await;
-            left = Vec::new();
-            for (place, outcome) in outcomes {
-                match outcome {
-                    Ok(_) => {}
-                    Err(error) => match error.reason {
-                        SendReason::Invalid(_) | SendReason::Refused(_) => {
-                            refused.push(FailedItem { place, cause: error.reason.to_string() });
-                        }
-                        reason if reason.passes() => left.push((place, error.event)),
-                        reason => return Err(EmitError::unavailable(reason)),
-                    },
-                }
+        let sending: Vec<_> = batch.items().map(|item| self.producer.send(item.value.clone())).collect();
+        let (mut refused, mut later) = (Vec::new(), Vec::new());
+        for (place, outcome) in join_all(sending).await.into_iter().enumerate() {
+            let Err(error) = outcome else { continue };
+            let failed = FailedItem { place, cause: error.reason.to_string() };
+            match error.reason {
+                SendReason::Invalid(_) | SendReason::Refused(_) => refused.push(failed),
+                _ => later.push(failed),
             }
         }
-        if refused.is_empty() { Ok(()) } else { Err(EmitError::Items(refused)) }
+        match (refused.is_empty(), later.is_empty()) {
+            (true, true) => Ok(()),
+            (false, true) => Err(EmitError::Items(refused)),
+            (_, false) => {
+                later.extend(refused);
+                Err(EmitError::Later(later))
+            }
+        }
     }
 }

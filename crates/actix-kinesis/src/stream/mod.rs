@@ -5,7 +5,7 @@
 //! | [`Source`] | a stream of the events of all shards that this process reads |
 //! | [`ShardSources`] | a stream of shards, each a stream of its events |
 //! | [`Channels`] | a pair of channels for each shard: records out, finished positions in |
-//! | [`KinesisSink`](sink::KinesisSink) | a sink of events to produce, whose end tells the truth; in [`sink`], with a queue and a stream that passes through |
+//! | [`KinesisSink`] | a sink of events to produce, whose end tells the truth; in [`sink`], with a queue and a stream that passes through |
 //!
 //! Each of the first three is a [`KinesisConsumer`](crate::consumer::KinesisConsumer) underneath, and keeps its promises.
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
@@ -111,6 +111,30 @@ impl State {
             is_ours
         })?;
         self.offered.remove(place)
+    }
+}
+
+/// The end of a queue of one shard where its worker offers events. The queue ends with it.
+pub(crate) struct Feed(pub(crate) Arc<Queue>);
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.0.lock().is_ended = true;
+        self.0.taker.wake();
+    }
+}
+
+impl Intake for Feed {
+    fn offer(&self, event: Offered) {
+        self.0.offer(event);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.is_open()
+    }
+
+    fn tell(&self, news: ShardNews) {
+        self.0.tell(news);
     }
 }
 

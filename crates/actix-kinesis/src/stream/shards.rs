@@ -11,7 +11,7 @@ use kinesis_record::ShardId;
 use tokio::sync::mpsc;
 
 use super::committable::CommittableEvent;
-use super::queue::Queue;
+use super::queue::{Feed, Queue};
 use super::source::{finished, poll_end};
 use crate::config::ConsumerConf;
 use crate::consumer::{
@@ -121,7 +121,7 @@ impl Begun {
             let queue = Arc::new(Queue::of_one_shard());
             // Without a receiver the taker is dropped, which closes the queue.
             let _ = begun.send((shard.clone(), Taker(Arc::clone(&queue))));
-            EventProcessor::of_intake(queue)
+            EventProcessor::of_intake(Arc::new(Feed(queue)))
         });
         let consumer = configure(KinesisConsumer::builder(conf, processors)).start()?;
         let finished = Some(finished(&consumer));
