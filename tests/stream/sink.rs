@@ -2,6 +2,7 @@
 
 mod elements;
 mod failures;
+mod outage;
 mod pass_through;
 mod policy;
 mod queue;

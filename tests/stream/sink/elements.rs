@@ -11,7 +11,7 @@ use futures::{FutureExt, SinkExt, StreamExt, poll};
 use kinesis_local::faults::Fault;
 
 use super::{counted, events, failed, feed, holding, in_time, invalid, payloads, until_stored};
-use crate::producing::{MS, assert_once_each, by_key, conf, error, event, local_aws, start};
+use crate::producing::{MS, assert_once_each, by_key, conf, error, event, local_aws, outcomes, start};
 
 #[actix::test]
 async fn a_hundred_thousand_elements_all_arrive() {
@@ -61,6 +61,30 @@ async fn all_along_a_stream_the_limit_is_kept() {
     in_time(watched.forward(sink)).await.unwrap();
     assert_eq!(most.into_inner(), 20);
     assert_once_each(&aws, 2_000);
+}
+
+#[actix::test]
+async fn at_a_producer_that_is_full_of_others_one_element_waits() {
+    let aws = local_aws(1).await;
+    let mut conf = holding(&aws);
+    conf.max_outstanding_requests = 10;
+    let producer = start(conf).await;
+    let others: Vec<_> = (1..10).map(|index| producer.send(event(index, 10))).collect();
+    let mut sink = KinesisSink::builder(producer.clone()).build().unwrap();
+    feed(&mut sink, [event(0, 10)]).await;
+    assert!(sink.feed(event(10, 11)).now_or_never().is_none());
+    // It has a place among those who wait only when nothing else of it is under way.
+    let mut other = KinesisSink::builder(producer.clone()).build().unwrap();
+    feed(&mut other, [event(10, 12)]).await;
+    assert!(other.feed(event(11, 12)).now_or_never().is_none());
+    let status = producer.status();
+    assert_eq!((status.outstanding, status.waiting), (10, 1));
+    producer.flush().await;
+    in_time(sink.close()).await.unwrap();
+    in_time(other.feed(event(11, 12))).await.unwrap();
+    in_time(other.close()).await.unwrap();
+    assert!(outcomes(others).await.iter().all(Result::is_ok));
+    assert_once_each(&aws, 12);
 }
 
 #[actix::test]

@@ -93,6 +93,22 @@ async fn a_failure_is_told_when_the_last_outcome_is_known_and_again_at_each_call
 }
 
 #[actix::test]
+async fn an_element_that_was_asked_for_and_never_came_holds_no_failure_back() {
+    let aws = local_aws(1).await;
+    let producer = start(conf(&aws)).await;
+    for closes in [false, true] {
+        let mut sink = KinesisSink::builder(producer.clone()).build().unwrap();
+        sink.feed(invalid()).await.unwrap();
+        std::future::poll_fn(|context| sink.poll_ready_unpin(context)).await.unwrap();
+        while sink.counts().failed == 0 {
+            tokio::task::yield_now().await;
+        }
+        let told = if closes { in_time(sink.close()).await } else { in_time(sink.flush()).await };
+        assert_eq!(failed(told.unwrap_err()).2, (0, 1));
+    }
+}
+
+#[actix::test]
 async fn an_element_that_was_asked_for_is_sent_whatever_happened_meanwhile() {
     let aws = local_aws(1).await;
     let producer = start(conf(&aws)).await;

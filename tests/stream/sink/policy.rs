@@ -51,34 +51,6 @@ async fn what_is_throttled_is_sent_again_until_it_is_stored() {
 }
 
 #[actix::test]
-async fn what_expires_is_sent_again_within_the_limit_and_comes_back_with_the_calls_of_all_sends() {
-    let aws = local_aws(1).await;
-    let mut conf = conf(&aws);
-    conf.record_ttl = 100 * MS;
-    conf.record_max_buffered_time = MS;
-    aws.faults().add(Fault::on("PutRecords").error("ServiceUnavailable"));
-    let producer = start(conf).await;
-    let reported = Reported::default();
-    let report = reported.clone();
-    let sink = KinesisSink::builder(producer.clone()).resend_within(400 * MS);
-    let mut sink = sink.skip_failures(move |it| report.take(it)).build().unwrap();
-    in_time(sink.send(event(0, 1))).await.unwrap();
-    let once = producer.send(event(0, 1)).await.unwrap_err();
-    let reported = reported.0.lock().unwrap();
-    assert!(matches!(reported[0].reason, SendReason::Expired(_)), "{}", reported[0]);
-    let time = |calls: &[actix_kinesis::producer::Attempt]| -> std::time::Duration {
-        calls.iter().map(|call| call.delay + call.duration).sum()
-    };
-    assert!(
-        reported[0].attempts.len() > once.attempts.len(),
-        "{} and {}",
-        reported[0].attempts.len(),
-        once.attempts.len()
-    );
-    assert!(time(&reported[0].attempts) > time(&once.attempts));
-}
-
-#[actix::test]
 async fn what_cannot_be_sent_is_not_sent_again() {
     let aws = local_aws(1).await;
     let mut sink = KinesisSink::builder(start(conf(&aws)).await).resend_for_ever().build().unwrap();

@@ -63,7 +63,8 @@ impl SinkBuilder {
     }
 
     /// Gives each element that fails to `report`, as [`skip_failures`](Self::skip_failures) does, and changes nothing
-    /// else: a sink that fails tells of one element, and others may fail that were under way beside it.
+    /// else: a sink that fails tells of one element, and others may fail that were under way beside it. Of several
+    /// functions, the last one is called.
     pub fn report_failures(mut self, report: impl Fn(SendError) + Send + Sync + 'static) -> Self {
         self.policy.report = Some(Arc::new(report));
         self

@@ -219,11 +219,11 @@ impl Shared {
     /// Phases only go forward.
     fn advance(&self, next: Phase) {
         self.phase.send_if_modified(|phase| {
-            let goes = !matches!((&*phase, &next), (Phase::Ended(_), _) | (Phase::Failed, Phase::Closed));
-            if goes {
+            let stays = matches!((&*phase, &next), (Phase::Ended(_), _) | (Phase::Failed, Phase::Closed));
+            if !stays {
                 *phase = next;
             }
-            goes
+            !stays
         });
     }
 
