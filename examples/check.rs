@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
 use actix_kinesis_test::check::{Checker, Event, Line, Rules, Violation};
 use clap::Parser;
 
@@ -41,6 +42,12 @@ struct Arguments {
     /// The most memory that the events of a process may take
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
+    /// The setting was `concurrency = shard`: one event of a shard after the other
+    #[arg(long, conflicts_with = "keys_at_once")]
+    shard_in_order: bool,
+    /// The setting was `concurrency = key(KEYS)`: so many keys of a shard at once, each in order
+    #[arg(long, value_name = "KEYS")]
+    keys_at_once: Option<usize>,
     /// No failure is tolerated: no event is given up
     #[arg(long)]
     gives_up_nothing: bool,
@@ -81,6 +88,11 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
         max_in_flight: arguments.max_in_flight,
         max_bytes: arguments.max_bytes,
         owners_may_overlap: false,
+        concurrency: match arguments.keys_at_once {
+            Some(keys) => Concurrency::Key(keys),
+            None if arguments.shard_in_order => Concurrency::Shard,
+            None => Concurrency::None,
+        },
         gives_up_nothing: arguments.gives_up_nothing,
     });
     let unknown = history.iter().filter(|found| found.line.event == Event::Other).count();

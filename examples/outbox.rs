@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use actix_kinesis::config::KinesisConfig;
 use actix_kinesis::producer::ProducerEvent;
-use actix_kinesis::producer::outbox::{Outbox, OutboxError};
+use actix_kinesis::producer::outbox::Outbox;
 use clap::Parser;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
@@ -99,10 +99,16 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
                     is_open = false;
                 }
                 Some(Ok(line)) => {
-                    let (key, payload) = line.split_once('\t').unwrap_or((&line, ""));
-                    let accepting = outbox.send(ProducerEvent::new(key, payload.to_owned()));
-                    let line = number;
-                    under_way.push_back(async move { (line, accepting.await.err().map(|it: OutboxError| it.reason)) });
+                    match event(&line) {
+                        Ok(event) => {
+                            let (line, accepting) = (number, outbox.send(event));
+                            under_way.push_back(async move { (line, accepting.await.err()) });
+                        }
+                        Err(error) => {
+                            eprintln!("outbox: line {number}: {error}");
+                            refused += 1;
+                        }
+                    }
                     number += 1;
                 }
             },
@@ -111,11 +117,19 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
     Ok(refused)
 }
 
+/// The event of a line `key<TAB>payload`, whose payload may be any bytes. The error is for people.
+fn event(line: &[u8]) -> Result<ProducerEvent, String> {
+    let mut parts = line.splitn(2, |byte| *byte == b'\t');
+    let (key, payload) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let key = std::str::from_utf8(key).map_err(|error| format!("the key is no UTF-8: {error}"))?;
+    Ok(ProducerEvent::new(key, payload.to_vec()))
+}
+
 /// Stdin, read on a thread of its own, since it may block for ever.
-fn read() -> mpsc::Receiver<io::Result<String>> {
+fn read() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, lines) = mpsc::channel(UNDER_WAY);
     std::thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
+        for line in io::stdin().lock().split(b'\n') {
             if sender.blocking_send(line).is_err() {
                 break;
             }

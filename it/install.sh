@@ -14,7 +14,7 @@ build() {
     cargo build --quiet --profile "${IT_PROFILE/debug/dev}" -p kinesis-local -p actix-kinesis --bins --examples
     mkdir -p "$IT_PROGRAMS"
     # Copies, so that a build while checks run does not change what they run.
-    cp -f "$built/kinesis-local" "$built/examples/probe" "$IT_PROGRAMS"
+    cp -f "$built/kinesis-local" "$built/examples/probe" "$built/examples/put" "$IT_PROGRAMS"
 }
 
 # Leaves in `missing` why a check cannot run, or nothing. What it needs is installed first.

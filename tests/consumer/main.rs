@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod concurrency;
 mod credentials;
 mod delivery;
 mod failure;

@@ -56,7 +56,7 @@ pub(crate) fn run(plan: &Plan, deeds: &[Deed]) -> Outcome {
     });
     let (entries, mut failures) = system.block_on(live(plan.clone(), deeds.to_vec()));
     failures.extend(crate::panics::end());
-    let mut checker = Checker::new(rules(plan.trial));
+    let mut checker = Checker::new(rules(plan));
     for entry in &entries {
         match entry {
             Entry::Line(line) => checker.observe(line),
@@ -66,17 +66,18 @@ pub(crate) fn run(plan: &Plan, deeds: &[Deed]) -> Outcome {
     Outcome { violations: checker.finish(), entries, failures }
 }
 
-fn rules(trial: Trial) -> Rules {
-    let slowest = if trial == Trial::Clocks { 2 } else { 1 };
+fn rules(plan: &Plan) -> Rules {
+    let slowest = if plan.trial == Trial::Clocks { 2 } else { 1 };
     Rules {
-        only_planned: trial == Trial::Planned,
+        only_planned: plan.trial == Trial::Planned,
         // A lease that cannot be renewed lasts so long, during which nothing is stored either.
         window: Some(slowest * FAILOVER + 4 * SECOND),
         progress: Some(PROGRESS),
         max_in_flight: Some(MAX_IN_FLIGHT as u64),
         // How much the next page holds is an estimate.
         max_bytes: Some(2 * MAX_BYTES),
-        owners_may_overlap: trial == Trial::Clocks,
+        owners_may_overlap: plan.trial == Trial::Clocks,
+        concurrency: plan.concurrency,
         gives_up_nothing: true,
     }
 }

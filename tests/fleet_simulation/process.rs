@@ -28,12 +28,13 @@ pub(crate) const MAX_BYTES: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The settings of a process whose clock runs at this rate.
-pub(crate) fn conf(trial: Trial, worker_id: &str, rate: f64) -> ConsumerConf {
+fn conf(plan: &Plan, worker_id: &str, rate: f64) -> ConsumerConf {
     let by_its_clock = |time: Duration| time.div_f64(rate);
     let mut conf = ConsumerConf::new("fleet", STREAM);
-    if trial == Trial::Latest {
+    if plan.trial == Trial::Latest {
         conf.initial_position = InitialPosition::Latest;
     }
+    conf.worker.concurrency = plan.concurrency;
     conf.worker.batch_timeout = 3 * SECOND;
     conf.worker.failed_message_retries = 2;
     conf.worker.failure_tolerance_percentage = 0.0;
@@ -151,7 +152,7 @@ impl Life {
         let consumer = {
             let _entered = tasks.enter();
             let observer = observer((*trace).clone(), name.clone());
-            KinesisConsumer::builder(conf(plan.trial, &worker_id, rate), processors)
+            KinesisConsumer::builder(conf(plan, &worker_id, rate), processors)
                 .world(world)
                 .placement(Placement::CurrentThread)
                 .seed(seed)

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
+
 /// Faults and changes happen until then.
 pub(crate) const CALM: Duration = Duration::from_secs(90);
 
@@ -36,6 +38,7 @@ impl Trial {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) trial: Trial,
+    pub(crate) concurrency: Concurrency,
     pub(crate) shards: u32,
     pub(crate) processes: Vec<Starting>,
     /// Whether a process that starts again has the worker id that it had before.
@@ -226,6 +229,12 @@ impl Plan {
         let mut plan = Self {
             seed,
             trial,
+            // Not by chance, so that a seed is what it was before there was a choice.
+            concurrency: match seed / 4 % 4 {
+                1 => Concurrency::Shard,
+                2 => Concurrency::Key(4),
+                _ => Concurrency::None,
+            },
             shards,
             processes: processes.collect(),
             keeps_names: false,

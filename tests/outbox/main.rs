@@ -6,6 +6,7 @@
 
 mod process;
 mod sender;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,7 +106,7 @@ async fn a_second_process_in_the_same_directory_is_refused() {
     tokio::task::block_in_place(|| {
         let mut process = Process::start(&files);
         sender.feed_until(&mut process, |_, accepted| accepted > 0);
-        let (code, errors) = Process::refused(&files);
+        let (code, _, errors) = Process::run(&files, b"");
         assert_eq!(code, 2, "{errors}");
         assert!(errors.contains("is open in another process"), "{errors}");
         assert_eq!(process.end(&mut sender), 0);
@@ -114,7 +115,21 @@ async fn a_second_process_in_the_same_directory_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_events_and_loses_none_that_was_accepted() {
+async fn a_line_whose_key_is_no_text_is_refused_by_its_number_and_the_next_one_is_read() {
+    let aws = LocalAws::builder().stream(STREAM, 1).start().await.unwrap();
+    let files = Files::new(&aws, false);
+    let input = b"first\tone\n\xff\xfe\ttwo\nthird\t\xff\xfe\n";
+    let (code, accepted, errors) = tokio::task::block_in_place(|| Process::run(&files, input));
+    assert_eq!((code, &*accepted), (1, "0\n2\n"), "{errors}");
+    assert!(errors.contains("line 1: the key is no UTF-8"), "{errors}");
+    let mut stored: Vec<_> =
+        aws.records(STREAM).unwrap().into_iter().map(|(_, it)| it.data.to_vec()).collect();
+    stored.sort();
+    assert_eq!(stored, [&b"one"[..], b"\xff\xfe"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_events_and_what_was_accepted_is_sent_from_it() {
     let aws = LocalAws::builder().stream(STREAM, 1).start().await.unwrap();
     let trouble = aws.faults().add(Fault::on("PutRecords").error("ServiceUnavailable"));
     let files = Files::new(&aws, true);
@@ -123,9 +138,13 @@ async fn a_full_disk_refuses_events_and_loses_none_that_was_accepted() {
     tokio::task::block_in_place(|| {
         let mut process = Process::start_on_a_small_disk(&files, 1_000);
         sender.feed_until(&mut process, |process, accepted| accepted > 0 && process.refusals() > 0);
+        trouble.remove();
+        let accepted = sender.accepted();
+        while accepted.keys().any(|key| !stored(&aws).contains_key(key)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         process.kill(&mut sender);
     });
-    trouble.remove();
     sender.restart();
     assert_eq!(tokio::task::block_in_place(|| Process::start(&files).end(&mut sender)), 0);
     assert_complete(&aws, &sender.accepted());

@@ -122,11 +122,15 @@ impl Process {
         self.child.wait().unwrap().code().unwrap()
     }
 
-    /// Starts one that is expected to end by itself. Gives its exit code and what it wrote to stderr.
-    pub(crate) fn refused(files: &Files) -> (i32, String) {
-        let mut command = with_arguments(Command::new(example()), files);
-        let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    /// Runs one with this input to its end. Gives its exit code and what it wrote to stdout and stderr.
+    pub(crate) fn run(files: &Files, input: &[u8]) -> (i32, String, String) {
+        let mut child =
+            with_arguments(Command::new(example()), files).stderr(Stdio::piped()).spawn().unwrap();
+        // It may end before it has read all.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 }
 

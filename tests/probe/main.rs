@@ -28,6 +28,16 @@ impl Run {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_five_times_under_load_it_loses_nothing_and_repeats_nothing_that_was_checkpointed() {
+    killed_five_times_under_load("").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_when_it_processes_several_partition_keys_of_a_shard_at_once() {
+    killed_five_times_under_load("worker.concurrency = key(8)").await;
+}
+
+/// Each life of the consumer has these settings.
+async fn killed_five_times_under_load(settings: &str) {
     const RECORDS: usize = 5_000;
     const KEYS: usize = 40;
     const KILLS: usize = 5;
@@ -39,7 +49,7 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_nothing_that_
     let mut seen = HashSet::new();
     while runs.len() <= KILLS {
         let mut run = Run { started_behind: checkpoints(&aws).await, deliveries: Vec::new() };
-        let mut probe = Probe::start(&aws, "");
+        let mut probe = Probe::start_with(&aws, "", settings);
         // All lives but the last end after so many deliveries; there are enough records for all of them.
         let life = random.usize(200..900);
         while if runs.len() == KILLS { seen.len() < RECORDS } else { run.deliveries.len() < life } {

@@ -135,6 +135,30 @@ async fn a_full_mailbox_refuses_clearly() {
 }
 
 #[actix::test]
+async fn a_stop_of_the_producer_passes_all_that_the_actor_has_not_taken() {
+    let aws = local_aws(1).await;
+    let mut conf = conf(&aws);
+    conf.max_outstanding_requests = 1;
+    let producer = start(conf).await;
+    aws.faults().add(Fault::on("PutRecords").hang());
+    let actor = KinesisProducerActor::new(producer.clone()).start();
+    let replies: Vec<_> = (0..100).map(|index| actor.send(SendWithCallback::new(event(index, 10)))).collect();
+    let last = actor.send(StopProducer { within: Duration::from_secs(3600) });
+    let replies = actix::spawn(futures::future::join_all(replies));
+    let last = actix::spawn(last);
+    eventually("the producer is full", || producer.status().throttled).await;
+    let flushed = producer.stop(Duration::ZERO).await;
+    assert_eq!((flushed.sent, flushed.failed), (0, 1));
+    for (index, reply) in replies.await.unwrap().into_iter().enumerate() {
+        let failed = reply.unwrap().unwrap_err();
+        assert!(matches!(failed.reason, SendReason::Stopped(_)), "{failed}");
+        assert_eq!(failed.event, event(index, 10));
+    }
+    last.await.unwrap().unwrap();
+    eventually("the actor has ended", || !actor.connected()).await;
+}
+
+#[actix::test]
 async fn the_end_of_the_actor_loses_nothing_that_it_took() {
     let aws = local_aws(1).await;
     let producer = KinesisProducerActor::new(start(conf(&aws)).await).start();

@@ -137,6 +137,21 @@ async fn events_for_a_stream_that_is_not_there_expire_with_the_cause() {
 }
 
 #[actix::test]
+async fn streams_that_are_not_there_hold_no_other_up_however_much_is_sent_to_them() {
+    let aws = local_aws(1).await;
+    let mut conf = conf(&aws);
+    conf.max_outstanding_requests = 40;
+    let producer = start(conf).await;
+    let lost = |index: usize| producer.send(event(index, 10).with_stream(format!("missing-{}", index % 2)));
+    let lost: Vec<_> = (0..500).map(lost).collect();
+    results(send_many(&producer, 200, 10)).await;
+    assert_once_each(&aws, 200);
+    let status = producer.status();
+    assert!(status.throttled && status.outstanding < 40 && status.waiting > 400, "{status:?}");
+    drop(lost);
+}
+
+#[actix::test]
 async fn a_list_of_shards_that_fails_holds_nothing_up() {
     let aws = local_aws(2).await;
     let producer = start(conf(&aws)).await;

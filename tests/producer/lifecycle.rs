@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_kinesis::config::ProducerConf;
-use actix_kinesis::producer::{KinesisProducer, ProducerError, PutApi, SendReason};
+use actix_kinesis::producer::{
+    KinesisProducer, ProducerError, PutApi, PutRecord, PutReply, SendReason, Shard, StreamError,
+};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kinesis_lease::StreamError;
-use kinesis_lease::put::{PutRecord, PutReply};
 use kinesis_local::faults::Fault;
-use kinesis_record::Shard;
 
 use crate::support::*;
 
@@ -163,6 +162,55 @@ async fn a_client_that_panics_costs_an_attempt() {
         let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
         assert!(last.message.contains("panicked"), "{last}");
     }
+}
+
+/// A client whose calls to put never end, and panic when they are given up.
+#[derive(Debug)]
+struct BreaksWhenDropped;
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        // Not while the test itself ends.
+        if !std::thread::panicking() {
+            panic!("a bug in a client");
+        }
+    }
+}
+
+impl PutApi for BreaksWhenDropped {
+    fn list_shards<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Shard>, StreamError>> {
+        async {
+            let _bomb = Bomb;
+            Ok(Vec::new())
+        }
+        .boxed()
+    }
+
+    fn put_records<'a>(
+        &'a self,
+        _: &'a str,
+        _: Vec<PutRecord>,
+    ) -> BoxFuture<'a, Result<Vec<PutReply>, StreamError>> {
+        async {
+            let _bomb = Bomb;
+            futures::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_panics_while_its_call_is_given_up_costs_an_attempt() {
+    let mut conf = ProducerConf::new(STREAM);
+    conf.record_ttl = 10 * SECOND;
+    conf.request_timeout = 100 * MS;
+    let producer = KinesisProducer::builder(conf).api(Arc::new(BreaksWhenDropped)).start().await.unwrap();
+    let error = error(producer.send(event(0, 1))).await;
+    let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
+    assert!(last.message.contains("panicked"), "{last}");
+    assert!(error.attempts.len() > 1 && error.may_be_stored());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod answers;
 mod bounds;
+mod concurrency;
 mod faults;
 mod fleet;
 mod journal;
@@ -19,6 +20,7 @@ mod reshard;
 mod rows;
 mod status;
 mod storms;
+mod streams;
 mod time;
 #[allow(dead_code, unused_imports, reason = "each of the tests uses a part of it")]
 #[path = "../support/world/mod.rs"]

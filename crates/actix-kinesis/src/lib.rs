@@ -51,18 +51,23 @@
 //!
 //! - [`consumer`]: consuming a stream, and all that an application is told meanwhile
 //! - [`producer`]: sending events to streams
+//! - [`stream`]: both as streams, sinks and channels
+//! - [`pipeline`]: decode, filter, transform, emit
 //! - [`config`]: settings, from a HOCON file or in code
 //!
 //! # Features
 //! - `sso`: credentials of AWS IAM Identity Center
 //! - `credentials-process`: credentials of a program that a profile names
+//! - `object-store`: pipelines to files and object stores; `s3` to Amazon S3
 //! - `outbox`: sends that survive a crash, in `producer::outbox`
 
 mod aws;
 mod backoff;
 pub mod config;
 pub mod consumer;
+pub mod pipeline;
 pub mod producer;
+pub mod stream;
 
 pub use aws_credential_types::provider::SharedCredentialsProvider;
 pub use kinesis_record::{Checkpoint, HashKey, HashRange, Position, SequenceNumber, ShardId};

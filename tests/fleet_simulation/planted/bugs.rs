@@ -21,6 +21,7 @@ const POSITION: &str = "crates/kinesis-record/src/position.rs";
 const WORKER: &str = "crates/actix-kinesis/src/consumer/worker.rs";
 const SILENCE: &str = "crates/actix-kinesis/src/consumer/worker/silence.rs";
 const TRACKER: &str = "crates/actix-kinesis/src/consumer/tracker.rs";
+const LANES: &str = "crates/actix-kinesis/src/consumer/tracker/lanes.rs";
 const CHECKPOINT: &str = "crates/actix-kinesis/src/consumer/checkpoint.rs";
 const SHARD: &str = "crates/actix-kinesis/src/consumer/supervisor/shard.rs";
 const STOP: &str = "crates/actix-kinesis/src/consumer/supervisor/stop.rs";
@@ -179,6 +180,21 @@ pub struct Position {",
         file: WORKER,
         find: "if in_flight >= window || !self.equipment.share.has_room() {",
         replace: "if in_flight >= window.max(100_000) {",
+    },
+    Bug {
+        name: "an event waits for none of its key",
+        file: LANES,
+        find: "if before.is_none() {",
+        replace: "if before.is_none_or(|before| before != id) {",
+    },
+    Bug {
+        name: "an event that failed lets the next of its key go before it",
+        file: TRACKER,
+        find: "        if let Some(id) = self.again.pop_first() {",
+        replace: "        if let Some(next) = self.again.first().and_then(|id| self.get(*id)?.next) {
+            return self.deliver(next);
+        }
+        if let Some(id) = self.again.pop_first() {",
     },
     Bug {
         name: "a shard is forgotten when its processor panics",

@@ -1,5 +1,6 @@
 //! What a delivery tells.
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::{Checkpoint, Position};
 
 use super::{Checker, Oracle};
@@ -28,7 +29,7 @@ impl Checker {
             None => {
                 record.delivered_first = (line, at_ms);
                 history.newest = history.newest.take().max(Some(position.clone()));
-                if !is_first {
+                if !is_first && !matches!(self.rules.concurrency, Concurrency::Key(_)) {
                     self.violated(
                         Oracle::Order,
                         format!("{worker} delivers {shard} {position} behind later ones for the first time"),
@@ -37,7 +38,37 @@ impl Checker {
                 self.check_key(delivery, key, number);
             }
         }
+        self.check_open(worker, delivery, key);
         self.under_way(worker, shard, position, attempt);
+    }
+
+    /// Nothing that the event has to follow is open.
+    fn check_open(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
+        let &Delivery { shard, ref position, .. } = delivery;
+        let lane = match self.rules.concurrency {
+            Concurrency::None => return,
+            Concurrency::Shard => None,
+            Concurrency::Key(_) => key.map(str::to_owned),
+        };
+        let open = &mut self.worker(worker).open;
+        let before = open.insert((shard.to_owned(), lane), position.clone());
+        if let Some(before) = before.filter(|before| before != position) {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {before}, which it has to follow"),
+            );
+        }
+        let most = match self.rules.concurrency {
+            Concurrency::Key(keys) => keys,
+            _ => 1,
+        };
+        let in_flight = self.worker(worker).in_flight.get(shard).into_iter().flatten();
+        if in_flight.filter(|other| *other != position).count() >= most {
+            self.violated(
+                Oracle::Order,
+                format!("{worker} delivers {shard} {position} beside {most} events, as many as are allowed"),
+            );
+        }
     }
 
     fn check_parents(&mut self, shard: &str) {
@@ -140,12 +171,12 @@ impl Checker {
     }
 
     fn under_way(&mut self, worker: &str, shard: &str, position: &Position, attempt: u32) {
-        let Some(limit) = self.rules.max_in_flight else { return };
         let history = self.worker(worker);
         let of_shard = history.in_flight.entry(shard.to_owned()).or_default();
         of_shard.insert(position.clone());
         let is_only_one = of_shard.len() == 1;
         let in_flight = history.in_flight.values().map(|of_shard| of_shard.len() as u64).sum::<u64>();
+        let Some(limit) = self.rules.max_in_flight else { return };
         if in_flight > limit && !is_only_one && self.has_answers {
             let text = format!(
                 "{worker} has {in_flight} events under way with {shard} {position} ({attempt}), {limit} are allowed"

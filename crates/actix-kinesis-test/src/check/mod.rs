@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use actix_kinesis::config::Concurrency;
 use kinesis_record::Position;
 
 pub use event::{Event, Line};
@@ -60,6 +61,8 @@ pub struct Rules {
     /// Clocks may run so differently that two processes both believe to have a lease. Then a sink is to go by the
     /// fencing token.
     pub owners_may_overlap: bool,
+    /// How many events of a shard each process has under way at once, and what waits for what.
+    pub concurrency: Concurrency,
     /// The settings tolerate no failure: no event is given up.
     pub gives_up_nothing: bool,
 }
@@ -69,7 +72,8 @@ pub struct Rules {
 pub enum Oracle {
     /// Every record is delivered, nothing that was never put, and nothing is given up where that is forbidden.
     Complete,
-    /// The first deliveries of a key's records come in the order of the stream, across reshards, too.
+    /// The first deliveries of a key's records come in the order of the stream, across reshards, too. With `concurrency`,
+    /// nothing of a shard or key is delivered beside an open event of it.
     Order,
     /// What was done with and stored before its reader began does not come again.
     Stored,
@@ -150,6 +154,8 @@ struct WorkerHistory {
     restarts: BTreeMap<String, Vec<u64>>,
     /// What is under way, by shard.
     in_flight: BTreeMap<String, BTreeSet<Position>>,
+    /// What it is not done with, of each shard and, if that is what is processed in order, each key.
+    open: BTreeMap<(String, Option<String>), Position>,
     /// The shards that it has had.
     shards: BTreeSet<String>,
 }
@@ -204,7 +210,7 @@ impl Checker {
                         in_flight.remove(&position);
                     }
                     if *done {
-                        self.shard(shard).done(worker, &position, at_ms);
+                        self.done(worker, shard, &position);
                     }
                 }
             }
@@ -213,7 +219,7 @@ impl Checker {
                     if self.rules.gives_up_nothing {
                         self.violated(Oracle::Complete, format!("{worker} gives up {shard} {position}"));
                     }
-                    self.shard(shard).done(worker, &position, at_ms);
+                    self.done(worker, shard, &position);
                 }
             }
             Event::ShardRestarts { shard } => {
@@ -232,11 +238,13 @@ impl Checker {
                 let worker = self.worker(worker);
                 worker.breaks.push(at_ms);
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Stopped { clean } => {
                 let worker = self.worker(worker);
                 worker.has_stopped_unclean |= !clean;
                 worker.in_flight.clear();
+                worker.open.clear();
             }
             Event::Frozen => self.worker(worker).breaks.push(at_ms),
             Event::Calm => self.calm_ms = Some(at_ms),
@@ -274,9 +282,17 @@ impl Checker {
         self.workers.entry(worker.to_owned()).or_default()
     }
 
+    fn done(&mut self, worker: &str, shard: &str, position: &Position) {
+        self.worker(worker).open.retain(|(of, _), open| of != shard || open != position);
+        let at_ms = self.at_ms;
+        self.shard(shard).done(worker, position, at_ms);
+    }
+
     /// A process has ended its work on the shard, for now or for good.
     fn let_go(&mut self, line: &Line, shard: &str) {
-        self.worker(&line.worker).in_flight.remove(shard);
+        let worker = self.worker(&line.worker);
+        worker.in_flight.remove(shard);
+        worker.open.retain(|(of, _), _| of != shard);
         self.shard(shard).forget(&line.worker);
     }
 

@@ -298,6 +298,34 @@ fn what_is_under_way_stays_within_the_limits() {
 }
 
 #[test]
+fn with_a_concurrency_nothing_is_delivered_beside_an_open_event_that_it_has_to_follow() {
+    let shard = Rules { concurrency: Concurrency::Shard, ..Rules::default() };
+    let keys = |keys| Rules { concurrency: Concurrency::Key(keys), ..Rules::default() };
+    let put = "- put shard=a seq=3 sub=0 pk=l";
+    let [first, second, other] = [("1", "k"), ("2", "k"), ("3", "l")]
+        .map(|(seq, pk)| format!("v delivery shard=a seq={seq} sub=0 pk={pk} attempt=1"));
+    let ended = |seq, done| format!("v answer shard=a seq={seq} sub=0 done={done}");
+    let [one, two, three] = [1, 2, 3].map(|seq| ended(seq, true));
+    let all = |parts: &[&str]| history(&[&[PUT, put], parts].concat());
+
+    let after_each_other = all(&[&first, &one, &second, &two, &other, &three]);
+    let beside = all(&[&first, &other, &three, &one, &second, &two]);
+    let failed = all(&[&first, &ended(1, false), &second, &first, &one, &two, &other, &three]);
+    let again = all(&[&first, &ended(1, false), &first, &one, &second, &two, &other, &three]);
+    for rules in [&shard, &keys(1), &keys(2)] {
+        assert_eq!(check(rules.clone(), &after_each_other), []);
+        assert_eq!(check(rules.clone(), &again), []);
+        assert!(check(rules.clone(), &failed).contains(&(Oracle::Order, 7)), "{rules:?}");
+    }
+    assert_eq!(check(keys(2), &beside), []);
+    assert_eq!(check(keys(1), &beside), [(Oracle::Order, 6)]);
+    assert!(check(shard, &beside).contains(&(Oracle::Order, 6)));
+    // Whoever reads the shard next owes nothing to the former.
+    let taken = all(&[&first, "v lease-lost shard=a", &first, &one, &second, &two, &other, &three]);
+    assert_eq!(check(keys(2), &taken), []);
+}
+
+#[test]
 fn the_greatest_numbers_are_numbers() {
     let rules = || Rules {
         window: Some(Duration::MAX),

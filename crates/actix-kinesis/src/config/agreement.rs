@@ -78,6 +78,7 @@ fn every_field_has_a_key() {
         failed_message_retries: _,
         failure_tolerance_percentage: _,
         failure_policy: _,
+        concurrency: _,
         restart_backoff: BackoffConf { min: _, max: _ },
         max_restarts: _,
         graceful_shutdown_hook: _,
@@ -97,7 +98,7 @@ fn every_field_has_a_key() {
         hand_over_timeout: _,
     } = lease;
     let PollingConf { max_records: _, idle_time: _ } = polling;
-    let (aws, worker, checkpointer, lease, polling) = (10, 12, 3, 7, 2);
+    let (aws, worker, checkpointer, lease, polling) = (10, 13, 3, 7, 2);
     let stream_name_position_and_timestamp = 3;
     let fields = stream_name_position_and_timestamp + aws + worker + checkpointer + lease + polling;
     assert_eq!(reader::consumer_keys().len(), fields);

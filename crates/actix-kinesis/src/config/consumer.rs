@@ -76,6 +76,37 @@ pub enum FailurePolicy {
     StopConsumer,
 }
 
+/// How many events of a shard are under way at once, and in what order they are then processed.
+///
+/// *Under way* is an event that was delivered and is neither settled nor given up. An event that fails is delivered
+/// again at once; the others wait for it, or not, as each value says. The checkpoint never passes an open event with any
+/// of them.
+///
+/// An event that was not answered within [`batch_timeout`](WorkerConf::batch_timeout) is delivered again although its
+/// former delivery may still be worked on, and once either is answered with success the next event follows. Only then
+/// can two deliveries of one shard or key overlap: a processor that must rule it out gives up its work earlier by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Concurrency {
+    /// `none`: no event waits for another one. Each is started in the order of the stream, as many as are answered in
+    /// good time; one that is delivered again comes behind later ones.
+    #[default]
+    None,
+    /// `shard`: one event after the other, in the order of the stream, failures included.
+    Shard,
+    /// `key(n)`: up to so many events, each of another partition key; those of one key one after the other, failures
+    /// included. 1 to 10000, below which the shard's share of
+    /// [`max_in_flight_events`](WorkerConf::max_in_flight_events) may be. Events without a partition key follow each
+    /// other as if they had the same one.
+    ///
+    /// An event's time to be answered begins with its delivery, and no fewer than `n` are delivered where there are as
+    /// many keys: `n` is how many events of each shard the processor really works on at once. Events behind one that is
+    /// held up are reached as far as [`max_bytes`](WorkerConf::max_bytes) lets the shard be read ahead.
+    ///
+    /// When the shard is handed over, paused or stopped, events that wait while later ones have been delivered are caught
+    /// up with, for half of the time that this may take, so that the later ones do not come again.
+    Key(usize),
+}
+
 /// A pause that doubles from `min` to `max` while something keeps failing. Each is drawn from the upper half of its
 /// length, so that not all who failed at once try again at once: the first lasts half of `min` to `min`. `min` is at
 /// most `max`.
@@ -102,6 +133,12 @@ pub struct WorkerConf {
     pub failure_tolerance_percentage: f64,
     /// `failure-policy`: what is done when more fail. Default restart-shard.
     pub failure_policy: FailurePolicy,
+    /// `concurrency`: how many events of a shard are under way at once, and in what order. Default none: no event waits
+    /// for another one.
+    ///
+    /// With shard or key, an event that fails for good within the tolerance is given up at once, since others wait for
+    /// it; else that is done when nothing else of the batch is open.
+    pub concurrency: Concurrency,
     /// `restart-backoff`: the pause before a shard starts again. Default 1 s to 60 s.
     pub restart_backoff: BackoffConf,
     /// `max-restarts`: restarts of a shard in a row, without progress, before it is stopped. Default `None`: no limit.
@@ -180,6 +217,7 @@ impl Default for WorkerConf {
             failed_message_retries: 1,
             failure_tolerance_percentage: 0.25,
             failure_policy: FailurePolicy::default(),
+            concurrency: Concurrency::default(),
             restart_backoff: BackoffConf { min: SECOND, max: 60 * SECOND },
             max_restarts: None,
             graceful_shutdown_hook: false,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::aws::AwsConf;
 use super::consumer::{BackoffConf, ConsumerConf, FailurePolicy, InitialPosition, LeaseConf, WorkerConf};
-use super::kinds::{Bytes, Choice, Flag, Instant, Kind, Name, Percentage, Span, Text, Url, Whole};
+use super::kinds::{AtOnce, Bytes, Choice, Flag, Instant, Kind, Name, Percentage, Span, Text, Url, Whole};
 use super::producer::{Ordering, ProducerConf};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -137,6 +137,7 @@ fn worker(conf: &mut WorkerConf, visit: &mut impl Visit) {
     visit.required("worker.failed-message-retries", &mut conf.failed_message_retries, Whole(0..=1000));
     visit.required("worker.failure-tolerance-percentage", &mut conf.failure_tolerance_percentage, Percentage);
     visit.required("worker.failure-policy", &mut conf.failure_policy, Choice(POLICIES));
+    visit.required("worker.concurrency", &mut conf.concurrency, AtOnce(1..=10_000));
     let keys = ["worker.restart-backoff.min", "worker.restart-backoff.max"];
     backoff("worker.restart-backoff", keys, &mut conf.restart_backoff, visit);
     visit.optional("worker.max-restarts", &mut conf.max_restarts, Whole(0..=u32::MAX));

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::consumer::Concurrency;
+
 /// How an absent text is called in errors.
 pub(super) const EMPTY: &str = "an empty text";
 
@@ -204,6 +206,43 @@ impl<T: Copy> Kind for Choice<T> {
     fn allowed(&self) -> String {
         let words: Vec<_> = self.0.iter().map(|(word, _)| *word).collect();
         words.join(", ")
+    }
+}
+
+/// How many events of a shard are under way at once; the number of keys is in a range.
+pub(super) struct AtOnce(pub(super) RangeInclusive<usize>);
+
+impl Kind for AtOnce {
+    type Value = Concurrency;
+
+    fn parse(&self, text: &str) -> Option<Concurrency> {
+        match text {
+            "none" => Some(Concurrency::None),
+            "shard" => Some(Concurrency::Shard),
+            _ => {
+                let keys = text.strip_prefix("key(")?.strip_suffix(')')?;
+                Some(Concurrency::Key(keys.trim().parse().ok()?))
+            }
+        }
+    }
+
+    fn allows(&self, value: &Concurrency) -> bool {
+        match value {
+            Concurrency::None | Concurrency::Shard => true,
+            Concurrency::Key(keys) => self.0.contains(keys),
+        }
+    }
+
+    fn show(&self, value: &Concurrency) -> String {
+        match value {
+            Concurrency::None => "none".to_owned(),
+            Concurrency::Shard => "shard".to_owned(),
+            Concurrency::Key(keys) => format!("key({keys})"),
+        }
+    }
+
+    fn allowed(&self) -> String {
+        format!("none, shard, key(n) with n from {} to {}", self.0.start(), self.0.end())
     }
 }
 

@@ -79,8 +79,8 @@ mod source;
 
 pub use aws::AwsConf;
 pub use consumer::{
-    BackoffConf, CheckpointerConf, ConsumerConf, FailurePolicy, InitialPosition, LeaseConf, PollingConf,
-    WorkerConf,
+    BackoffConf, CheckpointerConf, Concurrency, ConsumerConf, FailurePolicy, InitialPosition, LeaseConf,
+    PollingConf, WorkerConf,
 };
 pub use error::ConfigError;
 pub use kinesis::KinesisConfig;

@@ -45,8 +45,8 @@ pub struct ProducerConf {
     /// `max-outstanding-requests`: events that are under way at once. 1 to 10000000; default 50000.
     /// reactive-kinesis: `akka.max-outstanding-requests`, there without a default.
     pub max_outstanding_requests: u64,
-    /// `max-outstanding-bytes`: their payloads and partition keys. Bytes, 1 MiB to 1 TiB; default 64 MiB. The producer
-    /// takes up to some four times this memory, for what is packed and encoded.
+    /// `max-outstanding-bytes`: their payloads and partition keys. Bytes, 1 MiB to 1 TiB; default 64 MiB. Calls under way
+    /// hold copies of what they send besides, packed and encoded.
     pub max_outstanding_bytes: u64,
     /// `max-in-flight-calls`: PutRecords calls under way to a stream at once. 1 to 256; default 24.
     /// KPL: `MaxConnections`.
@@ -78,6 +78,11 @@ pub enum Ordering {
     None,
     /// `partition-key`: events of a partition key are stored in the order in which they were sent. A key has one Kinesis
     /// record under way at most, so that a key has little throughput by itself; aggregation gives it more.
+    ///
+    /// The promise is about the first copies of events that were sent successfully. An event whose call got no reply is
+    /// sent again, and nobody knows when the former call arrives: of A and B, the stream may hold `A A B`, or `A B A` if
+    /// it is late. An event that was given back with `may_be_stored` may be found behind those that followed it. And a
+    /// key whose events have several explicit hash keys is in order within each shard.
     PartitionKey,
 }
 

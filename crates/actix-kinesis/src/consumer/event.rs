@@ -1,14 +1,16 @@
 //! Events on their way to the application, and its answers.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use actix::{Message, MessageResponse, Recipient};
 use bytes::Bytes;
 use kinesis_record::{Checkpoint, Position, ShardId};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::fence::Fence;
 use super::status::Gauges;
 use super::tracker::EventId;
 
@@ -29,6 +31,23 @@ pub(crate) struct Contents {
     pub(crate) behind: Duration,
     pub(crate) is_aggregated: bool,
     pub(crate) fencing_token: FencingToken,
+}
+
+impl Contents {
+    /// Those of an event that was read nowhere.
+    pub(crate) fn nowhere(shard: ShardId, position: Position) -> Self {
+        Self {
+            shard,
+            position,
+            partition_key: None,
+            explicit_hash_key: None,
+            payload: Bytes::new(),
+            arrival: None,
+            behind: Duration::ZERO,
+            is_aggregated: false,
+            fencing_token: FencingToken::default(),
+        }
+    }
 }
 
 /// Tells the readers that a shard has had apart, by age: each acquisition of its lease has a greater one.
@@ -62,17 +81,7 @@ impl ConsumerEvent {
     /// assert_eq!(message.event.partition_key(), Some("customer-1"));
     /// ```
     pub fn new(shard: ShardId, position: Position, payload: impl Into<Bytes>) -> Self {
-        Self::from_contents(Contents {
-            shard,
-            position,
-            partition_key: None,
-            explicit_hash_key: None,
-            payload: payload.into(),
-            arrival: None,
-            behind: Duration::ZERO,
-            is_aggregated: false,
-            fencing_token: FencingToken::default(),
-        })
+        Self::from_contents(Contents { payload: payload.into(), ..Contents::nowhere(shard, position) })
     }
 
     /// The same event with a partition key.
@@ -94,6 +103,10 @@ impl ConsumerEvent {
     /// The partition key, if the producer gave one.
     pub fn partition_key(&self) -> Option<&str> {
         self.0.partition_key.as_deref()
+    }
+
+    pub(crate) fn shared_partition_key(&self) -> Option<Arc<str>> {
+        self.0.partition_key.clone()
     }
 
     /// The explicit hash key, a decimal number below 2^128. Known only for records of an aggregate: the service
@@ -144,7 +157,8 @@ impl fmt::Debug for ConsumerEvent {
 ///
 /// Events of a shard come in the order of the stream, many at a time: as many as the window of the shard allows are
 /// under way before the first is answered. An event that is not answered in time, or whose processing failed, comes
-/// again with a higher attempt.
+/// again with a higher attempt. [`Concurrency`](crate::config::Concurrency) says what waits for it, and whether the
+/// events of a partition key follow each other.
 #[derive(Debug, Clone)]
 pub struct ProcessEvent {
     /// What to process.
@@ -220,8 +234,8 @@ impl<T, E: fmt::Display> From<Result<T, E>> for EventProcessed {
 /// Answers one delivery of an event, from any thread. Dropped without an answer, it answers that processing failed.
 #[derive(Debug)]
 pub struct EventHandle {
-    delivery: DeliveryId,
-    link: Option<Arc<AnswerLink>>,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) link: Option<Arc<AnswerLink>>,
 }
 
 impl EventHandle {
@@ -243,32 +257,114 @@ impl Drop for EventHandle {
     }
 }
 
+/// An event in an intake. Dropped there, it goes back to its worker as if it had not been offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    event: ConsumerEvent,
+    taken: Arc<OnceLock<Instant>>,
+    handle: Option<EventHandle>,
+}
+
+impl Offered {
+    /// `taken` is set when the event is taken.
+    pub(crate) fn new(message: ProcessEvent, taken: Arc<OnceLock<Instant>>) -> Self {
+        let handle = EventHandle { delivery: message.delivery, link: Some(message.link) };
+        Self { event: message.event, taken, handle: Some(handle) }
+    }
+
+    pub(crate) fn shard(&self) -> &ShardId {
+        self.event.shard()
+    }
+
+    pub(crate) fn event(&self) -> &ConsumerEvent {
+        &self.event
+    }
+
+    /// Whether no other process can read the shard by now.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.link().is_some_and(|link| link.fence.as_ref().is_none_or(|fence| fence.holds()))
+    }
+
+    /// The shard's checkpoint that was stored last.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.link().map_or(Checkpoint::TrimHorizon, |link| link.stored.borrow().clone())
+    }
+
+    fn link(&self) -> Option<&AnswerLink> {
+        self.handle.as_ref()?.link.as_deref()
+    }
+
+    /// Takes the event, with the handle that answers it, unless another process may read the shard by now.
+    pub(crate) fn take(mut self) -> Option<(ConsumerEvent, EventHandle)> {
+        let mut handle = if self.is_ours() { self.handle.take()? } else { return None };
+        handle.delivery.sent = Instant::now();
+        Some((self.event.clone(), handle))
+    }
+
+    /// Takes the event as [`take`](Self::take) does, and lets the time begin in which it must be answered.
+    pub(crate) fn take_with_deadline(self) -> Option<(ConsumerEvent, EventHandle)> {
+        let taken = Arc::clone(&self.taken);
+        let (event, handle) = self.take()?;
+        // Nobody but the taker sets it.
+        let _ = taken.set(handle.delivery.sent);
+        Some((event, handle))
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if let Some(handle) = &mut self.handle
+            && let Some(link) = handle.link.take()
+            && let Some(worker) = &link.worker
+        {
+            worker.do_send(HandleAnswer { delivery: handle.delivery, answer: None });
+        }
+    }
+}
+
 /// An answer that came through a handle.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct HandleAnswer {
     pub(crate) delivery: DeliveryId,
-    pub(crate) answer: EventProcessed,
+    /// None if the event comes back untouched.
+    pub(crate) answer: Option<EventProcessed>,
 }
 
-/// Where the handles of one worker send to.
+/// Where the handles of one worker send to, and what they can see of it.
 pub(crate) struct AnswerLink {
     worker: Option<Recipient<HandleAnswer>>,
     gauges: Arc<Gauges>,
+    fence: Option<Arc<Fence>>,
+    stored: watch::Receiver<Checkpoint>,
 }
 
 impl AnswerLink {
-    pub(crate) fn new(worker: Recipient<HandleAnswer>, gauges: Arc<Gauges>) -> Self {
-        Self { worker: Some(worker), gauges }
+    pub(crate) fn new(
+        worker: Recipient<HandleAnswer>,
+        gauges: Arc<Gauges>,
+        fence: Arc<Fence>,
+        stored: watch::Receiver<Checkpoint>,
+    ) -> Self {
+        Self { worker: Some(worker), gauges, fence: Some(fence), stored }
     }
 
     fn unconnected() -> Self {
-        Self { worker: None, gauges: Arc::new(Gauges::new(Checkpoint::TrimHorizon)) }
+        let gauges = Arc::new(Gauges::new(Checkpoint::TrimHorizon));
+        let (_, stored) = watch::channel(Checkpoint::TrimHorizon);
+        Self { worker: None, gauges, fence: None, stored }
+    }
+
+    /// The checkpoints of the shard that are stored, for as long as its lease is held.
+    pub(crate) fn stored(&self) -> watch::Receiver<Checkpoint> {
+        self.stored.clone()
     }
 
     fn send(&self, delivery: DeliveryId, answer: EventProcessed) {
         match &self.worker {
-            Some(worker) if worker.connected() => worker.do_send(HandleAnswer { delivery, answer }),
+            Some(worker) if worker.connected() => {
+                worker.do_send(HandleAnswer { delivery, answer: Some(answer) });
+            }
             _ => self.gauges.late_answers.add(1),
         }
     }

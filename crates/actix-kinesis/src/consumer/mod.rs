@@ -54,6 +54,9 @@ use status::StatusBoard;
 use supervisor::{Ending, Operate, Operation, Parts, Stop, Supervisor};
 
 pub use error::{ConsumerError, OperationError, Stopped};
+#[cfg(feature = "object-store")]
+pub(crate) use event::Contents;
+pub(crate) use event::{AnswerLink, Offered};
 pub use event::{ConsumerEvent, EventHandle, EventProcessed, FencingToken, ProcessEvent};
 pub use failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
@@ -63,6 +66,7 @@ pub use notice::ConsumerNotice;
 pub use observe::{DeliveryOutcome, Observation};
 pub use placement::Placement;
 pub use processor::{EventProcessor, EventProcessors};
+pub(crate) use processor::{Intake, ShardNews};
 pub use status::{ConsumerState, ConsumerStatus, ShardState, ShardStatus, StoppedShard};
 pub use world::World;
 
@@ -116,8 +120,8 @@ impl KinesisConsumer {
         self.stop_within(self.shutdown_timeout).await
     }
 
-    /// Stops: no more events are delivered, those under way may be answered until near the deadline, the last
-    /// checkpoints are stored and the leases released. Returns when that is done or the deadline has come. A second
+    /// Stops: no more events are delivered ([but for those left behind](crate::config::Concurrency::Key)), those under way
+    /// may be answered until near the deadline, the last checkpoints are stored and the leases released. Returns when that is done or the deadline has come. A second
     /// call waits for the first stop.
     ///
     /// If other instances hold leases, the shards are offered to them before: for up to 0.6 of the failover time, and a
@@ -128,6 +132,11 @@ impl KinesisConsumer {
     pub async fn stop_within(&self, deadline: Duration) -> Result<Stopped, ConsumerError> {
         self.supervisor.do_send(Stop { within: deadline });
         self.finished().await
+    }
+
+    /// Begins to stop as [`KinesisConsumer::stop`] does, for whoever cannot wait.
+    pub(crate) fn begin_stop(&self) {
+        self.supervisor.do_send(Stop { within: self.shutdown_timeout });
     }
 
     /// Waits until the consumer has ended, because it was stopped or because it failed.
@@ -142,7 +151,8 @@ impl KinesisConsumer {
         }
     }
 
-    /// Reads a shard no further, for as long as this process holds its lease: no more of its events are delivered.
+    /// Reads a shard no further, for as long as this process holds its lease: no more of its events are delivered
+    /// ([but for those left behind](crate::config::Concurrency::Key)).
     /// Those under way may be answered within `batch-timeout`, as ever, and the checkpoint behind them is stored. Returns
     /// then. The processor is told by [`ShutdownReason::Paused`].
     ///

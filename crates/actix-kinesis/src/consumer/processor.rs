@@ -8,7 +8,7 @@ use actix::{Actor, Addr, ArbiterHandle, Handler, Recipient};
 use kinesis_record::ShardId;
 use tokio::sync::oneshot;
 
-use super::event::ProcessEvent;
+use super::event::{Offered, ProcessEvent};
 use super::failure::{ConsumerShutdown, ConsumerWorkerFailure};
 use super::notifier::Notifier;
 use super::observe::Observation;
@@ -16,10 +16,40 @@ use super::observe::Observation;
 /// The actor that processes events. Any actor that handles the three messages will do, a pool of a `SyncArbiter`
 /// among them; a router may stand before them.
 #[derive(Clone)]
-pub struct EventProcessor {
-    pub(crate) events: Recipient<ProcessEvent>,
-    failures: Recipient<ConsumerWorkerFailure>,
-    shutdowns: Recipient<ConsumerShutdown>,
+pub struct EventProcessor(pub(crate) Route);
+
+/// How events reach whoever processes them.
+#[derive(Clone)]
+pub(crate) enum Route {
+    Actor {
+        events: Recipient<ProcessEvent>,
+        failures: Recipient<ConsumerWorkerFailure>,
+        shutdowns: Recipient<ConsumerShutdown>,
+    },
+    Intake(Arc<dyn Intake>),
+}
+
+/// A queue from which an application takes events when it wants them. The time in which an event must be answered begins
+/// when it is taken.
+pub(crate) trait Intake: Send + Sync {
+    /// Adds an event, or drops it if nobody can take it any more.
+    fn offer(&self, event: Offered);
+
+    /// Whether anybody can take events.
+    fn is_open(&self) -> bool;
+
+    fn tell(&self, news: ShardNews);
+}
+
+/// What an intake is told of a shard, in order with its events.
+#[derive(Debug, Clone)]
+pub(crate) enum ShardNews {
+    /// The shard is closed, and its last event has been offered. Those that fail are offered again.
+    AllOffered,
+    /// No more events are offered by this worker. Those that were taken may be answered for a while.
+    Draining(ShardId),
+    /// The worker has ended.
+    Ended(ShardId),
 }
 
 impl EventProcessor {
@@ -29,21 +59,50 @@ impl EventProcessor {
         failures: Recipient<ConsumerWorkerFailure>,
         shutdowns: Recipient<ConsumerShutdown>,
     ) -> Self {
-        Self { events, failures, shutdowns }
+        Self(Route::Actor { events, failures, shutdowns })
+    }
+
+    pub(crate) fn of_intake(intake: Arc<dyn Intake>) -> Self {
+        Self(Route::Intake(intake))
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        match &self.0 {
+            Route::Actor { events, .. } => events.connected(),
+            Route::Intake(intake) => intake.is_open(),
+        }
+    }
+
+    pub(crate) fn is_intake(&self) -> bool {
+        matches!(self.0, Route::Intake(_))
+    }
+
+    /// Tells what only an intake wants to know.
+    pub(crate) fn tell_intake(&self, news: ShardNews) {
+        if let Route::Intake(intake) = &self.0 {
+            intake.tell(news);
+        }
     }
 
     pub(crate) fn tell_failure(&self, failure: ConsumerWorkerFailure, notifier: &Notifier) {
         if notifier.is_observed() {
             notifier.show(Observation::ToldOfFailure(failure.clone()));
         }
-        self.failures.do_send(failure);
+        match &self.0 {
+            Route::Actor { failures, .. } => failures.do_send(failure),
+            // It hears of the end that follows; the rest is told by notices.
+            Route::Intake(_) => {}
+        }
     }
 
     pub(crate) fn tell_shutdown(&self, shutdown: ConsumerShutdown, notifier: &Notifier) {
         if notifier.is_observed() {
             notifier.show(Observation::ToldOfShutdown(shutdown.clone()));
         }
-        self.shutdowns.do_send(shutdown);
+        match &self.0 {
+            Route::Actor { shutdowns, .. } => shutdowns.do_send(shutdown),
+            Route::Intake(intake) => intake.tell(ShardNews::Ended(shutdown.shard)),
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! Which events of a shard are delivered, answered, to be delivered again or given up, and how far the checkpoint
 //! may go. A state machine that knows neither actors nor time.
 
+mod lanes;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use kinesis_record::Position;
 
 use super::event::{ConsumerEvent, EventProcessed};
 use super::failure::{FailedEvent, FailureCause};
+use crate::config::Concurrency;
+use lanes::Lanes;
 
-/// What an event costs in memory besides its payload: its keys, position and bookkeeping.
-const OVERHEAD_BYTES: usize = 256;
+/// What an event costs in memory besides its payload: its keys, position and bookkeeping, a lane included.
+const OVERHEAD_BYTES: usize = 328;
 
 /// Names an event to its worker. Never used twice by the same worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +73,8 @@ struct Entry {
     page: u64,
     attempts: u32,
     failures: u32,
+    /// The event that waits for this one in its lane.
+    next: Option<EventId>,
     state: State,
 }
 
@@ -85,7 +91,7 @@ enum State {
 /// The events of one GetRecords reply: the batch to which the failure tolerance applies.
 #[derive(Debug)]
 struct Page {
-    /// How many of them may be given up.
+    /// How many of them may yet be given up.
     tolerated: usize,
     unsettled: usize,
     exhausted: BTreeSet<EventId>,
@@ -98,8 +104,9 @@ pub(crate) struct Tracker {
     entries: VecDeque<Entry>,
     /// The id of the first entry.
     first: u64,
-    /// The next entry that has never been delivered.
+    /// The first entry behind all that have been delivered.
     fresh: u64,
+    lanes: Option<Lanes>,
     /// The entries that are due and have been delivered before.
     again: BTreeSet<EventId>,
     pages: VecDeque<Page>,
@@ -112,13 +119,15 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    pub(crate) fn new(retries: u32, tolerance_percentage: f64) -> Self {
+    /// How many partition keys are under way at once is the caller's part.
+    pub(crate) fn new(retries: u32, tolerance_percentage: f64, concurrency: Concurrency) -> Self {
         Self {
             retries,
             tolerance_percentage,
             entries: VecDeque::new(),
             first: 0,
             fresh: 0,
+            lanes: Lanes::of(concurrency),
             again: BTreeSet::new(),
             pages: VecDeque::new(),
             first_page: 0,
@@ -138,20 +147,26 @@ impl Tracker {
                 PageItem::Event(event) => {
                     size += 1;
                     self.payload_bytes += event.payload().len();
+                    self.enter_lane(&event);
                     (event.position().clone(), State::Due(event))
                 }
                 PageItem::Nothing(position) => (position, State::Settled),
             };
-            self.entries.push_back(Entry { position, page, attempts: 0, failures: 0, state });
+            self.entries.push_back(Entry { position, page, attempts: 0, failures: 0, next: None, state });
         }
         let tolerated = tolerated(self.tolerance_percentage, size);
         self.pages.push_back(Page { tolerated, unsettled: size, exhausted: BTreeSet::new() });
         self.advance();
     }
 
-    /// The next event to deliver: the oldest one that is due again, then the oldest one that was never delivered.
+    /// The next event to deliver: the oldest one that is due again, then the oldest one that was never delivered and
+    /// waits for no other.
     pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
         if let Some(id) = self.again.pop_first() {
+            return self.deliver(id);
+        }
+        if let Some(lanes) = &mut self.lanes {
+            let id = lanes.pop_fresh()?;
             return self.deliver(id);
         }
         while self.fresh < self.first + self.entries.len() as u64 {
@@ -162,6 +177,16 @@ impl Tracker {
             }
         }
         None
+    }
+
+    /// The next event to deliver of those that wait for others while events behind them have been delivered. As long as
+    /// there are any, the checkpoint is not where the newest delivery is.
+    pub(crate) fn next_left_behind(&mut self) -> Option<Delivery> {
+        let newest = self.fresh.checked_sub(1)?;
+        let lanes = self.lanes.as_mut()?;
+        let is_again = self.again.first().is_some_and(|oldest| oldest.0 < newest);
+        let id = if is_again { self.again.pop_first() } else { lanes.pop_fresh_before(EventId(newest)) };
+        self.deliver(id?)
     }
 
     /// Takes an answer to a delivery. [`EventProcessed::Later`] is none and changes nothing.
@@ -198,6 +223,16 @@ impl Tracker {
         Verdict::Exhausted
     }
 
+    /// The delivery under way was not begun: the event is as if it had not been delivered.
+    pub(crate) fn give_back(&mut self, id: EventId, attempt: u32) {
+        let Some(entry) = self.entry(id).filter(|entry| entry.attempts == attempt) else { return };
+        let State::InFlight(event) = &entry.state else { return };
+        entry.state = State::Due(event.clone());
+        entry.attempts -= 1;
+        self.again.insert(id);
+        self.in_flight -= 1;
+    }
+
     /// Everything under way is to be delivered again, oldest first, and nobody is to blame: its processor died.
     pub(crate) fn recall_all(&mut self) {
         for (id, entry) in (self.first..).zip(&mut self.entries) {
@@ -212,6 +247,14 @@ impl Tracker {
     /// Whether an event waits to be delivered again.
     pub(crate) fn has_again(&self) -> bool {
         !self.again.is_empty()
+    }
+
+    /// Whether an event waits to be delivered.
+    pub(crate) fn has_due(&self) -> bool {
+        match self.lanes {
+            Some(_) => self.entries.iter().any(|entry| matches!(entry.state, State::Due(_))),
+            None => self.has_again() || self.fresh < self.first + self.entries.len() as u64,
+        }
     }
 
     /// Where the event is, as long as it or one before it is open.
@@ -241,13 +284,19 @@ impl Tracker {
         Some(page.exhausted.iter().filter_map(|id| self.failed_event(*id)).collect())
     }
 
-    /// Gives up the exhausted events of each page that has no other events left open, within the tolerance.
+    /// Gives up the exhausted events of each page that has no other events left open, within the tolerance; at once if
+    /// others of the page wait for them.
     pub(crate) fn give_up_tolerated(&mut self) -> Vec<FailedEvent> {
-        let ids: Vec<EventId> = self
-            .troubled_pages()
-            .filter(|page| page.unsettled == page.exhausted.len() && page.exhausted.len() <= page.tolerated)
-            .flat_map(|page| page.exhausted.iter().copied())
-            .collect();
+        let mut ids: Vec<EventId> = Vec::new();
+        for number in &self.troubled {
+            let index = number.checked_sub(self.first_page).map(|index| index as usize);
+            let Some(page) = index.and_then(|index| self.pages.get_mut(index)) else { continue };
+            let is_time = self.lanes.is_some() || page.unsettled == page.exhausted.len();
+            if let Some(left) = page.tolerated.checked_sub(page.exhausted.len()).filter(|_| is_time) {
+                page.tolerated = left;
+                ids.extend(&page.exhausted);
+            }
+        }
         self.give_up(ids)
     }
 
@@ -283,6 +332,15 @@ impl Tracker {
         self.payload_bytes + self.entries.len() * OVERHEAD_BYTES
     }
 
+    /// Puts the event, which is to be added next, behind the one that it waits for.
+    fn enter_lane(&mut self, event: &ConsumerEvent) {
+        let id = EventId(self.first + self.entries.len() as u64);
+        let before = self.lanes.as_mut().and_then(|lanes| lanes.enter(id, event));
+        if let Some(before) = before.and_then(|before| self.entry(before)) {
+            before.next = Some(id);
+        }
+    }
+
     fn deliver(&mut self, id: EventId) -> Option<Delivery> {
         let entry = self.entry(id)?;
         let State::Due(event) = &entry.state else { return None };
@@ -291,18 +349,22 @@ impl Tracker {
         let attempt = entry.attempts;
         entry.state = State::InFlight(event.clone());
         self.in_flight += 1;
+        self.fresh = self.fresh.max(id.0 + 1);
         Some(Delivery { id, attempt, event })
     }
 
     fn settle(&mut self, id: EventId) -> Verdict {
         let Some(entry) = self.entry(id).filter(|entry| entry.attempts > 0) else { return Verdict::Late };
-        let number = entry.page;
+        let (number, next) = (entry.page, entry.next);
         let state = std::mem::replace(&mut entry.state, State::Settled);
-        let payload = match &state {
+        let event = match &state {
             State::Settled => return Verdict::Late,
-            State::Due(event) | State::InFlight(event) | State::Exhausted(event, _) => event.payload().len(),
+            State::Due(event) | State::InFlight(event) | State::Exhausted(event, _) => event,
         };
-        self.payload_bytes -= payload;
+        self.payload_bytes -= event.payload().len();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.leave(event, next);
+        }
         match state {
             State::InFlight(_) => self.in_flight -= 1,
             State::Due(_) => {

@@ -2,24 +2,38 @@
 
 use std::time::Duration;
 
+use crate::config::{Concurrency, WorkerConf};
+
 /// Starts at two events, so that one that is stuck does not idle the shard, and doubles while answers come fast;
 /// shrinks when they take a good part of the time that an event has, so that a slow processor does not have more
 /// events queued than it can answer in time.
 ///
 /// A processor that takes long for each event, and works on many at once, is told from one with a queue by the
 /// answer to an event that was alone: while the others take no longer, none of them waits.
+///
+/// With `concurrency = key(n)` the application has said how many it works on at once, and that is the window.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: f64,
+    is_fixed: bool,
     timeout: Duration,
     /// How long the last event took that had no other before it.
     alone: Duration,
 }
 
 impl Window {
+    /// As the settings have it.
+    pub(crate) fn of(conf: &WorkerConf) -> Self {
+        let window = Self::new(conf.batch_timeout);
+        match conf.concurrency {
+            Concurrency::Key(keys) => Self { size: keys as f64, is_fixed: true, ..window },
+            Concurrency::None | Concurrency::Shard => window,
+        }
+    }
+
     /// For events that must be answered within `timeout`.
-    pub(crate) fn new(timeout: Duration) -> Self {
-        Self { size: 2.0, timeout, alone: Duration::ZERO }
+    fn new(timeout: Duration) -> Self {
+        Self { size: 2.0, is_fixed: false, timeout, alone: Duration::ZERO }
     }
 
     /// The window, at most `limit`.
@@ -27,8 +41,16 @@ impl Window {
         (self.size as usize).clamp(1, limit.max(1))
     }
 
+    /// The window of whoever takes events when they are wanted, at most `limit`: none waits there for an answer.
+    pub(crate) fn size_for_taker(&self, limit: usize) -> usize {
+        if self.is_fixed { self.size(limit) } else { limit }
+    }
+
     /// An answer came `after` its delivery, which made `among` events under way; `in_flight` still are.
     pub(crate) fn answered(&mut self, after: Duration, among: usize, in_flight: usize, limit: usize) {
+        if self.is_fixed {
+            return;
+        }
         self.size = self.size.min(limit.max(1) as f64);
         if among <= 1 {
             self.alone = after;
@@ -48,7 +70,9 @@ impl Window {
 
     /// An event was not answered in time.
     pub(crate) fn timed_out(&mut self) {
-        self.size = (self.size / 2.0).max(1.0);
+        if !self.is_fixed {
+            self.size = (self.size / 2.0).max(1.0);
+        }
     }
 }
 
@@ -206,6 +230,18 @@ mod tests {
         assert_eq!((window.size(0), window.size(LIMIT)), (1, 1));
         (0..50).for_each(|_| window.answered(ms(1), 1, 100, 10));
         assert_eq!((window.size(10), window.size(LIMIT), window.size(3)), (10, 10, 3));
+    }
+
+    #[test]
+    fn for_partition_keys_it_is_what_the_application_says_whatever_the_answers() {
+        let mut conf = WorkerConf { concurrency: Concurrency::Key(32), ..WorkerConf::default() };
+        conf.batch_timeout = TIMEOUT;
+        let mut window = Window::of(&conf);
+        assert_eq!((window.size(LIMIT), window.size(8)), (32, 8));
+        (0..50).for_each(|_| window.timed_out());
+        (0..50).for_each(|_| window.answered(TIMEOUT, 9, 9, 8));
+        (0..50).for_each(|_| window.answered(ms(1), 32, 32, LIMIT));
+        assert_eq!((window.size(LIMIT), window.size(8)), (32, 8));
     }
 
     #[test]

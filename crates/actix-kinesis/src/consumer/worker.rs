@@ -4,7 +4,7 @@ mod message;
 mod silence;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use actix::fut::wrap_future;
 use actix::{
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
 
 use super::checkpoint::{CheckpointWorker, NotStored, StoreEnd};
-use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, ProcessEvent};
+use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, Offered, ProcessEvent};
 use super::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
@@ -29,11 +29,11 @@ use super::load::Share;
 use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
 use super::observe::{DeliveryOutcome, Observation};
-use super::processor::{EventProcessor, Processors};
+use super::processor::{EventProcessor, Processors, Route, ShardNews};
 use super::status::Gauges;
 use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
-use crate::config::{FailurePolicy, WorkerConf};
+use crate::config::{Concurrency, FailurePolicy, WorkerConf};
 
 pub(crate) use message::{
     LeaseHolds, Outcome, PageFetched, PositionRefused, ShardDrained, StopWorker, WorkerEnded,
@@ -85,16 +85,28 @@ pub(crate) struct ConsumerWorker {
     timer: Option<SpawnHandle>,
     room: watch::Sender<u64>,
     phase: Phase,
+    /// While it drains, events that were left behind by later ones of other keys are delivered until then.
+    catch_up_until: Option<Instant>,
     children: Option<Vec<ChildShard>>,
+    is_all_offered: bool,
 }
 
-/// A delivery, and the future that awaits its answer.
-#[derive(Debug, Clone, Copy)]
+/// A delivery, and what it waits for.
+#[derive(Debug)]
 struct Sent {
     deadline: Instant,
     id: EventId,
     attempt: u32,
-    answer: SpawnHandle,
+    awaits: Awaited,
+}
+
+/// What a delivery waits for.
+#[derive(Debug)]
+enum Awaited {
+    /// The reply of the processor.
+    Reply(SpawnHandle),
+    /// Somebody who takes the event from the intake and answers by its handle. Says when it was taken.
+    Taker(Arc<OnceLock<Instant>>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,15 +130,24 @@ impl ConsumerWorker {
         ctx: &mut Context<Self>,
     ) -> Self {
         let conf = &equipment.conf;
-        let link = AnswerLink::new(ctx.address().recipient(), Arc::clone(&equipment.gauges));
+        let link = AnswerLink::new(
+            ctx.address().recipient(),
+            Arc::clone(&equipment.gauges),
+            Arc::clone(&equipment.fence),
+            equipment.stored.clone(),
+        );
         Self {
             make_fetcher: Some(Box::new(make_fetcher)),
             fetching: None,
             processor: None,
             generation: 0,
             link: Arc::new(link),
-            tracker: Tracker::new(conf.failed_message_retries, conf.failure_tolerance_percentage),
-            window: Window::new(conf.batch_timeout),
+            tracker: Tracker::new(
+                conf.failed_message_retries,
+                conf.failure_tolerance_percentage,
+                conf.concurrency,
+            ),
+            window: Window::of(conf),
             one_at_a_time: false,
             unanswered: Vec::new(),
             deadlines: VecDeque::new(),
@@ -134,7 +155,9 @@ impl ConsumerWorker {
             timer: None,
             room: watch::channel(0).0,
             phase: if equipment.start == Checkpoint::Latest { Phase::Unpinned } else { Phase::Delivering },
+            catch_up_until: None,
             children: None,
+            is_all_offered: false,
             equipment,
         }
     }
@@ -170,19 +193,29 @@ impl ConsumerWorker {
 
     /// Delivers what the window allows.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        if self.phase == Phase::Delivering && self.unanswered.is_empty() && self.equipment.fence.holds() {
+        let is_catching_up = self.is_catching_up();
+        let delivers = self.phase == Phase::Delivering || is_catching_up;
+        if delivers && self.unanswered.is_empty() && self.equipment.fence.holds() {
             let limit = self.equipment.share.events();
             while let Some(processor) = &self.processor {
                 self.one_at_a_time &= self.tracker.has_again() || self.tracker.in_flight() > 0;
-                let window = if self.one_at_a_time { 1 } else { self.window.size(limit) };
+                let window = match processor.is_intake() {
+                    _ if self.one_at_a_time => 1,
+                    true => self.window.size_for_taker(limit),
+                    false => self.window.size(limit),
+                };
                 let in_flight = self.tracker.in_flight();
                 self.equipment.share.set_under_way(in_flight);
                 if in_flight >= window || !self.equipment.share.has_room() {
                     break;
                 }
-                let Some(delivery) = self.tracker.next_delivery() else { break };
-                let events = processor.events.clone();
-                self.deliver(delivery, &events, ctx);
+                let next = match is_catching_up {
+                    true => self.tracker.next_left_behind(),
+                    false => self.tracker.next_delivery(),
+                };
+                let Some(delivery) = next else { break };
+                let route = processor.0.clone();
+                self.deliver(delivery, &route, ctx);
             }
             self.arm_timer(ctx);
         }
@@ -190,10 +223,16 @@ impl ConsumerWorker {
         self.equipment.gauges.in_flight.set(self.tracker.in_flight() as u64);
         self.equipment.gauges.buffered_bytes.set(self.tracker.bytes() as u64);
         self.tell_room();
+        self.tell_all_offered();
         self.finish_if_done(ctx);
     }
 
-    fn deliver(&mut self, delivery: Delivery, events: &Recipient<ProcessEvent>, ctx: &mut Context<Self>) {
+    fn is_catching_up(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_))
+            && self.catch_up_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn deliver(&mut self, delivery: Delivery, route: &Route, ctx: &mut Context<Self>) {
         let Delivery { id, attempt, event } = delivery;
         self.equipment.gauges.delivered.add(1);
         let (sent, among) = (Instant::now(), self.tracker.in_flight());
@@ -203,13 +242,39 @@ impl ConsumerWorker {
             self.equipment.notifier.show(Observation::Delivered { event: event.clone(), attempt });
         }
         let message = ProcessEvent { event, attempt, delivery, link: Arc::clone(&self.link) };
-        let answer =
-            wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
-                Ok(answer) => worker.answered(delivery, answer, ctx),
-                Err(_) => worker.unanswered(id, attempt, generation, ctx),
-            });
+        let awaits = match route {
+            Route::Actor { events, .. } => {
+                let reply =
+                    wrap_future::<_, Self>(events.send(message)).map(move |reply, worker, ctx| match reply {
+                        Ok(answer) => worker.answered(delivery, answer, ctx),
+                        Err(_) => worker.unanswered(id, attempt, generation, ctx),
+                    });
+                Awaited::Reply(ctx.spawn(reply))
+            }
+            Route::Intake(intake) => {
+                let taken = Arc::default();
+                intake.offer(Offered::new(message, Arc::clone(&taken)));
+                if !intake.is_open() {
+                    self.unanswered(id, attempt, generation, ctx);
+                }
+                Awaited::Taker(taken)
+            }
+        };
         let deadline = sent + self.equipment.conf.batch_timeout;
-        self.deadlines.push_back(Sent { deadline, id, attempt, answer: ctx.spawn(answer) });
+        self.deadlines.push_back(Sent { deadline, id, attempt, awaits });
+    }
+
+    /// Tells an intake that a closed shard has nothing more, so that whoever gathers events gives out what it has.
+    fn tell_all_offered(&mut self) {
+        if self.children.is_some()
+            && !self.is_all_offered
+            && self.phase == Phase::Delivering
+            && !self.tracker.has_due()
+            && let Some(processor) = &self.processor
+        {
+            self.is_all_offered = true;
+            processor.tell_intake(ShardNews::AllOffered);
+        }
     }
 
     fn answered(&mut self, delivery: DeliveryId, answer: EventProcessed, ctx: &mut Context<Self>) {
@@ -233,8 +298,10 @@ impl ConsumerWorker {
         if let Some(conclusion) = conclusion.filter(|_| verdict != Verdict::Late) {
             self.equipment.notifier.show(conclusion);
         }
-        let limit = self.equipment.share.events();
-        self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
+        if !self.processor.as_ref().is_some_and(EventProcessor::is_intake) {
+            let limit = self.equipment.share.events();
+            self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
+        }
         self.after_answers(ctx);
     }
 
@@ -445,6 +512,7 @@ impl Handler<ShardDrained> for ConsumerWorker {
     fn handle(&mut self, drained: ShardDrained, ctx: &mut Self::Context) {
         debug!(parent: &self.equipment.span, "the last record of the shard is fetched");
         self.children = Some(drained.children);
+        self.tell_all_offered();
         self.finish_if_done(ctx);
     }
 }
@@ -461,7 +529,13 @@ impl Handler<HandleAnswer> for ConsumerWorker {
     type Result = ();
 
     fn handle(&mut self, HandleAnswer { delivery, answer }: HandleAnswer, ctx: &mut Self::Context) {
-        self.answered(delivery, answer, ctx);
+        match answer {
+            Some(answer) => self.answered(delivery, answer, ctx),
+            None => {
+                self.tracker.give_back(delivery.event, delivery.attempt);
+                self.pump(ctx);
+            }
+        }
     }
 }
 
@@ -495,7 +569,16 @@ impl Handler<StopWorker> for ConsumerWorker {
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);
-                    self.finish_if_done(ctx);
+                    let is_intake = self.processor.as_ref().is_some_and(EventProcessor::is_intake);
+                    if let Some(processor) = &self.processor {
+                        processor.tell_intake(ShardNews::Draining(self.equipment.shard.clone()));
+                    }
+                    if matches!(self.equipment.conf.concurrency, Concurrency::Key(_)) && !is_intake {
+                        // What is then under way has the other half of the time.
+                        let now = Instant::now();
+                        self.catch_up_until = Some(now + deadline.saturating_duration_since(now) / 2);
+                    }
+                    self.pump(ctx);
                 }
             }
         }

@@ -10,7 +10,7 @@ use actix::dev::ToEnvelope;
 use actix::prelude::*;
 
 use super::event::ProducerEvent;
-use super::outcome::{Attempt, Flushed, PutResult, SendError, SendReason};
+use super::outcome::{Attempt, Flushed, Outcome, PutResult, SendError, SendReason};
 use super::{KinesisProducer, Sending};
 
 /// Failures of events that nobody waits for are logged once in such a time.
@@ -18,8 +18,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sends what it is told by [`Send`] and [`SendWithCallback`], in the order of the messages.
 ///
-/// When `max-outstanding-requests` or `max-outstanding-bytes` is reached, it takes no message until the load is below
-/// 0.9 of it. Its mailbox then fills: `Addr::try_send` and [`Recipient::try_send`] refuse a message when it is full, while
+/// When the stream of a message has reached `max-outstanding-requests` or `max-outstanding-bytes`, it takes no message
+/// until the load is below 0.9 of it. A stream that is stuck so holds up the messages behind it: where streams must not
+/// hold each other up, give each an actor of its own, all on one producer. Its mailbox then fills: `Addr::try_send` and [`Recipient::try_send`] refuse a message when it is full, while
 /// actix takes as many of `do_send` and `send` as there is memory for.
 ///
 /// When it stops, what it has taken is still sent, and answered.
@@ -36,10 +37,12 @@ impl KinesisProducerActor {
     }
 
     fn take(&self, event: ProducerEvent, context: &mut Context<Self>) -> Sending {
+        let stream = event.stream.clone();
         let sending = self.producer.send(event);
-        if self.producer.admission.is_throttled() {
-            let producer = self.producer.clone();
-            context.wait(async move { producer.room().await }.into_actor(self));
+        let stream = stream.as_deref().unwrap_or(&self.producer.conf.stream_name);
+        if self.producer.admission.is_throttled(stream) {
+            let (producer, stream) = (self.producer.clone(), stream.to_owned());
+            context.wait(async move { producer.room_for(&stream).await }.into_actor(self));
         }
         sending
     }
@@ -170,8 +173,11 @@ pub struct SendFailed {
     pub attempts: Box<[Attempt]>,
 }
 
-/// Stops the producer and then the actor; see [`KinesisProducer::stop`]. It waits in the mailbox with other messages:
-/// while the producer is full, stop it directly.
+/// Stops the producer and then the actor, behind the messages that are in the mailbox already, whose events are sent
+/// first. `within` counts from when the actor takes this message, which is late while the producer is full.
+///
+/// To stop at once, keep a clone of the [`KinesisProducer`] and call [`stop`](KinesisProducer::stop) on it: the actor then
+/// answers what is in its mailbox with [`SendReason::Stopped`], this message in its turn.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "Flushed")]
 pub struct StopProducer {
@@ -201,20 +207,28 @@ impl Handler<SendWithCallback> for KinesisProducerActor {
     fn handle(&mut self, message: SendWithCallback, context: &mut Self::Context) -> Self::Result {
         let SendWithCallback { event, message_id, successes, failures } = message;
         let sending = self.take(event, context);
-        Box::pin(async move {
-            match sending.await {
-                Ok(result) => {
-                    let successful = SendSuccessful { message_id, result };
-                    successes.iter().for_each(|it| it.do_send(successful.clone()));
-                    Ok(successful)
-                }
-                Err(SendError { event, reason, attempts }) => {
-                    let failed = SendFailed { event, message_id, reason, attempts };
-                    failures.iter().for_each(|it| it.do_send(failed.clone()));
-                    Err(failed)
-                }
-            }
-        })
+        Box::pin(answer(sending, message_id, successes, failures))
+    }
+}
+
+/// The answer to a [`SendWithCallback`], told to its recipients.
+pub(super) async fn answer(
+    sending: impl Future<Output = Outcome>,
+    message_id: MessageId,
+    successes: Option<Recipient<SendSuccessful>>,
+    failures: Option<Recipient<SendFailed>>,
+) -> Result<SendSuccessful, SendFailed> {
+    match sending.await {
+        Ok(result) => {
+            let successful = SendSuccessful { message_id, result };
+            successes.iter().for_each(|it| it.do_send(successful.clone()));
+            Ok(successful)
+        }
+        Err(SendError { event, reason, attempts }) => {
+            let failed = SendFailed { event, message_id, reason, attempts };
+            failures.iter().for_each(|it| it.do_send(failed.clone()));
+            Err(failed)
+        }
     }
 }
 
@@ -233,7 +247,7 @@ impl Handler<StopProducer> for KinesisProducerActor {
 
 /// Tells of events that were not sent: the first at once, those that follow soon together.
 #[derive(Debug, Clone, Default)]
-struct Unsent(Rc<RefCell<Noted>>);
+pub(super) struct Unsent(Rc<RefCell<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
@@ -242,7 +256,7 @@ struct Noted {
 }
 
 impl Unsent {
-    fn note(&self, error: &SendError) {
+    pub(super) fn note(&self, error: &SendError) {
         let mut noted = self.0.borrow_mut();
         if noted.is_quiet {
             noted.untold += 1;

@@ -1,6 +1,10 @@
 //! How much may be under way: events and bytes, with those who wait for room in the order in which they came.
+//!
+//! A producer that sends to one stream may fill all the room with it. As soon as there are others, a stream may have three
+//! quarters of the room that they leave, so that there is some for another stream however many of them are stuck: one
+//! takes three quarters of all, a second one three quarters of the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
@@ -11,26 +15,55 @@ use super::record::Record;
 
 /// Beyond a limit nothing more is taken until both are below this part of it, in tenths.
 const RESUME_BELOW: u64 = 9;
+/// What a stream may have of the room that others leave, in quarters.
+const SHARE: u64 = 3;
 
 /// The door of a producer: lets events through to its task, as many as may be under way at once.
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: Mutex<State>,
+    /// That of events which name none.
+    stream: Arc<str>,
     max_records: u64,
     max_bytes: u64,
-    throttled: watch::Sender<bool>,
+    /// Tells when a stream has room again, or nothing is taken any more.
+    room: watch::Sender<()>,
 }
 
 #[derive(Debug)]
 struct State {
-    records: u64,
-    bytes: u64,
-    throttled: bool,
+    used: Used,
+    /// Streams with events that are under way or wait.
+    streams: HashMap<Arc<str>, Stream>,
+    /// Those that have reached their limit, and are not far enough below it again.
+    throttled: BTreeSet<Arc<str>>,
+    /// Whether events have come for other streams than that of the configuration.
+    is_shared: bool,
     /// Why nothing is taken any more.
     closed: Option<SendReason>,
-    waiting: BTreeMap<u64, Record>,
     next_ticket: u64,
     task: mpsc::UnboundedSender<Command>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    used: Used,
+    /// Of a throttled stream.
+    waiting: BTreeMap<u64, Record>,
+}
+
+/// Records under way, and their bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    records: u64,
+    bytes: u64,
+}
+
+/// The place of an event that waits for room.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    stream: Arc<str>,
+    number: u64,
 }
 
 /// What became of an event at the door.
@@ -38,8 +71,8 @@ struct State {
 pub(crate) enum Admitted {
     /// It is through.
     Now,
-    /// It waits for room under this number.
-    Later(u64),
+    /// It waits for room.
+    Later(Ticket),
     /// There is no room, and it was not to wait.
     Full(Record),
     /// Nothing is taken any more, for this reason.
@@ -50,12 +83,13 @@ pub(crate) enum Admitted {
 #[derive(Debug)]
 pub(crate) struct Permit {
     admission: Arc<Admission>,
+    stream: Arc<str>,
     bytes: u64,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.admission.release(self.bytes);
+        self.admission.release(&self.stream, self.bytes);
     }
 }
 
@@ -69,62 +103,69 @@ pub(crate) struct Load {
 }
 
 impl Admission {
-    pub(crate) fn new(max_records: u64, max_bytes: u64, task: mpsc::UnboundedSender<Command>) -> Arc<Self> {
+    pub(crate) fn new(
+        stream: Arc<str>,
+        max_records: u64,
+        max_bytes: u64,
+        task: mpsc::UnboundedSender<Command>,
+    ) -> Arc<Self> {
         let state = State {
-            records: 0,
-            bytes: 0,
-            throttled: false,
+            used: Used::default(),
+            streams: HashMap::new(),
+            throttled: BTreeSet::new(),
+            is_shared: false,
             closed: None,
-            waiting: BTreeMap::new(),
             next_ticket: 0,
             task,
         };
         Arc::new(Self {
             state: Mutex::new(state),
+            stream,
             max_records,
             max_bytes,
-            throttled: watch::Sender::new(false),
+            room: watch::Sender::new(()),
         })
     }
 
-    /// Lets the record through if there is room and nobody waits before it. Otherwise it takes its place among those
-    /// who wait, if it `may_wait`.
+    /// Lets the record through if there is room for its stream and nobody waits for that before it. Otherwise it takes
+    /// its place among those who wait, if it `may_wait`.
     pub(crate) fn admit(self: &Arc<Self>, record: Record, may_wait: bool) -> Admitted {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
             return Admitted::Closed(record, reason.clone());
         }
-        if !state.throttled && self.fits(&state, size(&record)) {
-            let unsent = self.let_through(&mut state, record);
-            self.tell(&state);
+        let stream = record.event().and_then(|event| event.stream.clone());
+        let stream = stream.unwrap_or_else(|| Arc::clone(&self.stream));
+        state.is_shared |= stream != self.stream;
+        if !state.throttled.contains(&stream) && self.fits(&state, &stream, size(&record)) {
+            let unsent = self.let_through(&mut state, &stream, record);
             drop(state);
             // Only now: it gives its room back.
             drop(unsent);
             return Admitted::Now;
         }
-        state.throttled = true;
-        self.tell(&state);
+        state.throttled.insert(Arc::clone(&stream));
         if !may_wait {
             return Admitted::Full(record);
         }
-        let ticket = state.next_ticket;
+        let number = state.next_ticket;
         state.next_ticket += 1;
-        state.waiting.insert(ticket, record);
-        Admitted::Later(ticket)
+        state.streams.entry(Arc::clone(&stream)).or_default().waiting.insert(number, record);
+        Admitted::Later(Ticket { stream, number })
     }
 
     /// Takes a waiting record back. `None` if it is through.
-    pub(crate) fn withdraw(&self, ticket: u64) -> Option<Record> {
-        self.lock().waiting.remove(&ticket)
+    pub(crate) fn withdraw(&self, ticket: &Ticket) -> Option<Record> {
+        self.lock().streams.get_mut(&ticket.stream)?.waiting.remove(&ticket.number)
     }
 
     /// Takes no more, and gives back what waits.
     pub(crate) fn close(&self, reason: SendReason) -> Vec<Record> {
         let mut state = self.lock();
         state.closed.get_or_insert(reason);
-        state.throttled = false;
-        self.tell(&state);
-        std::mem::take(&mut state.waiting).into_values().collect()
+        let waiting = state.take_waiting();
+        self.room.send_replace(());
+        waiting
     }
 
     /// Hands something else to the task, behind all events that are through. False if the task has ended.
@@ -132,63 +173,86 @@ impl Admission {
         self.lock().task.send(command).is_ok()
     }
 
-    /// Whether a limit was reached, and there is not room enough again.
-    pub(crate) fn is_throttled(&self) -> bool {
-        *self.throttled.borrow()
+    /// Whether the stream has reached a limit, and there is not room enough again.
+    pub(crate) fn is_throttled(&self, stream: &str) -> bool {
+        self.lock().throttled.contains(stream)
     }
 
-    /// Changes whenever the limit is reached, and when there is room again.
-    pub(crate) fn throttled(&self) -> watch::Receiver<bool> {
-        self.throttled.subscribe()
+    /// Resolves when it is not.
+    pub(crate) async fn room(&self, stream: &str) {
+        let mut room = self.room.subscribe();
+        // The sender lives as long as this.
+        while self.is_throttled(stream) && room.changed().await.is_ok() {}
     }
 
     pub(crate) fn load(&self) -> Load {
         let state = self.lock();
-        let (records, bytes) = (state.records, state.bytes);
-        Load { records, bytes, waiting: state.waiting.len(), throttled: state.throttled }
+        let Used { records, bytes } = state.used;
+        let throttled = state.throttled.iter().filter_map(|stream| state.streams.get(stream));
+        let waiting = throttled.map(|stream| stream.waiting.len()).sum();
+        Load { records, bytes, waiting, throttled: !state.throttled.is_empty() }
     }
 
-    fn release(self: &Arc<Self>, bytes: u64) {
-        let mut unsent = Vec::new();
+    fn release(self: &Arc<Self>, stream: &Arc<str>, bytes: u64) {
         let mut state = self.lock();
-        state.records = state.records.saturating_sub(1);
-        state.bytes = state.bytes.saturating_sub(bytes);
-        let is_below =
-            |used: u64, max: u64| used == 0 || used.saturating_mul(10) < max.saturating_mul(RESUME_BELOW);
-        if state.throttled
-            && is_below(state.records, self.max_records)
-            && is_below(state.bytes, self.max_bytes)
-        {
-            state.throttled = false;
-            while let Some(next) = state.waiting.first_entry() {
-                let bytes = size(next.get());
-                if state.throttled || state.closed.is_some() || !self.fits(&state, bytes) {
-                    state.throttled = true;
-                    break;
-                }
-                if let Some((_, record)) = state.waiting.pop_first() {
-                    unsent.extend(self.let_through(&mut state, record));
-                }
-            }
-            if state.closed.is_some() {
-                // Without the task nobody else would give them back.
-                unsent.extend(std::mem::take(&mut state.waiting).into_values());
-                state.throttled = false;
-            }
-            self.tell(&state);
+        state.used.release(bytes);
+        if let Some(of) = state.streams.get_mut(stream) {
+            of.used.release(bytes);
         }
+        let unsent = self.resume(&mut state);
+        state.forget(stream);
         drop(state);
         drop(unsent);
     }
 
+    /// Lets through what waits for streams that have room again, in the order in which it came. Gives back what cannot
+    /// be sent any more.
+    fn resume(self: &Arc<Self>, state: &mut State) -> Vec<Record> {
+        let throttled = state.throttled.iter();
+        let again: Vec<_> = throttled.filter(|stream| self.is_below(state, stream)).cloned().collect();
+        if again.is_empty() {
+            return Vec::new();
+        }
+        state.throttled.retain(|stream| !again.contains(stream));
+        let mut unsent = Vec::new();
+        while state.closed.is_none()
+            && let Some((stream, bytes)) = state.next(&again)
+        {
+            if !self.fits(state, &stream, bytes) {
+                state.throttled.insert(stream);
+                continue;
+            }
+            let next = state.streams.get_mut(&stream).and_then(|of| of.waiting.pop_first());
+            if let Some((_, record)) = next {
+                unsent.extend(self.let_through(state, &stream, record));
+            }
+        }
+        if state.closed.is_some() {
+            // Without the task nobody else would give them back.
+            unsent.extend(state.take_waiting());
+        }
+        again.iter().for_each(|stream| state.forget(stream));
+        self.room.send_replace(());
+        unsent
+    }
+
     /// Under the lock, so that events reach the task in the order in which they were let through. Gives the record back
     /// if the task has ended.
-    fn let_through(self: &Arc<Self>, state: &mut State, mut record: Record) -> Option<Record> {
+    fn let_through(
+        self: &Arc<Self>,
+        state: &mut State,
+        stream: &Arc<str>,
+        mut record: Record,
+    ) -> Option<Record> {
         let bytes = size(&record);
-        state.records += 1;
-        state.bytes += bytes;
-        state.throttled = state.records >= self.max_records || state.bytes >= self.max_bytes;
-        record.hold(Permit { admission: Arc::clone(self), bytes });
+        state.used.take(bytes);
+        let used = &mut state.streams.entry(Arc::clone(stream)).or_default().used;
+        used.take(bytes);
+        let (used, limit) = (*used, self.limit(state, stream));
+        if used.records >= limit.records || used.bytes >= limit.bytes {
+            state.throttled.insert(Arc::clone(stream));
+        }
+        record.hold(Permit { admission: Arc::clone(self), stream: Arc::clone(stream), bytes });
         let Err(mpsc::error::SendError(unsent)) = state.task.send(Command::Put(Box::new(record))) else {
             return None;
         };
@@ -196,19 +260,78 @@ impl Admission {
         if let Command::Put(record) = unsent { Some(*record) } else { None }
     }
 
-    /// What is larger than all the room there is may go alone.
-    fn fits(&self, state: &State, bytes: u64) -> bool {
-        state.records < self.max_records && (state.bytes == 0 || state.bytes + bytes <= self.max_bytes)
+    /// What the stream may have: all that others leave, or its share of it.
+    fn limit(&self, state: &State, stream: &str) -> Used {
+        let used = state.used_by(stream);
+        let records = self.max_records.saturating_sub(state.used.records - used.records);
+        let bytes = self.max_bytes.saturating_sub(state.used.bytes - used.bytes);
+        if !state.is_shared {
+            return Used { records, bytes };
+        }
+        Used { records: (records * SHARE / 4).max(records.min(1)), bytes: bytes / 4 * SHARE }
     }
 
-    fn tell(&self, state: &State) {
-        self.throttled
-            .send_if_modified(|throttled| std::mem::replace(throttled, state.throttled) != state.throttled);
+    /// Whether the stream may have one more event, of so many bytes. Of a stream that has none, one may take all the room
+    /// there is, and what is larger than that goes when nothing else is under way.
+    fn fits(&self, state: &State, stream: &str, bytes: u64) -> bool {
+        let (used, limit, all) = (state.used_by(stream), self.limit(state, stream), state.used.bytes);
+        let is_first = used.records == 0 && (all == 0 || all + bytes <= self.max_bytes);
+        used.records < limit.records && (is_first || used.bytes + bytes <= limit.bytes)
+    }
+
+    fn is_below(&self, state: &State, stream: &str) -> bool {
+        let (used, limit) = (state.used_by(stream), self.limit(state, stream));
+        let is_below =
+            |used: u64, max: u64| used == 0 || used.saturating_mul(10) < max.saturating_mul(RESUME_BELOW);
+        is_below(used.records, limit.records) && is_below(used.bytes, limit.bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that is done under the lock can panic half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn used_by(&self, stream: &str) -> Used {
+        self.streams.get(stream).map(|stream| stream.used).unwrap_or_default()
+    }
+
+    /// Which of these streams that are not throttled has waited longest, and for an event of how many bytes.
+    fn next(&self, streams: &[Arc<str>]) -> Option<(Arc<str>, u64)> {
+        let first = |stream: &Arc<str>| {
+            let (number, record) = self.streams.get(stream)?.waiting.first_key_value()?;
+            Some((*number, Arc::clone(stream), size(record)))
+        };
+        let open = streams.iter().filter(|stream| !self.throttled.contains(*stream));
+        open.filter_map(first).min().map(|(_, stream, bytes)| (stream, bytes))
+    }
+
+    /// Nothing waits and no stream is throttled any more.
+    fn take_waiting(&mut self) -> Vec<Record> {
+        self.throttled.clear();
+        let mut waiting = BTreeMap::new();
+        self.streams.values_mut().for_each(|stream| waiting.append(&mut stream.waiting));
+        self.streams.retain(|_, stream| stream.used.records > 0);
+        waiting.into_values().collect()
+    }
+
+    fn forget(&mut self, stream: &Arc<str>) {
+        if self.streams.get(stream).is_some_and(|of| of.used.records == 0 && of.waiting.is_empty()) {
+            self.streams.remove(stream);
+        }
+    }
+}
+
+impl Used {
+    fn take(&mut self, bytes: u64) {
+        self.records += 1;
+        self.bytes += bytes;
+    }
+
+    fn release(&mut self, bytes: u64) {
+        self.records = self.records.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 

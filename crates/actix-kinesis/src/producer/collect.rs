@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::aggregate::Batch;
 use super::pipeline::{Action, Pipeline};
-use super::send::Call;
+use super::send::{Call, Part, Trial};
 use crate::backoff::Backoff;
 use crate::config::ProducerConf;
 
@@ -48,13 +48,22 @@ impl Pipeline {
     /// Starts calls for as long as there is enough for one, or something that is due.
     pub(super) fn collect(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while self.may_call() && self.pause.ends().is_none_or(|until| until <= now) {
-            let batches = match self.parts.pop_front() {
-                Some(part) => part.into_iter().filter_map(|batch| self.expire(batch, now)).collect(),
-                None if self.is_due(now) => self.take(now),
-                None => return,
+            let part = self.parts.iter().position(|part| part.at <= now);
+            // While the service refuses what it gets, parts and other records take turns: if it takes those, it is the
+            // parts' own fault.
+            let is_others_turn = part.is_none() || (self.refusals > 0 && self.tried_part);
+            let (batches, part_of) = if is_others_turn && self.is_due(now) {
+                (self.take(now), None)
+            } else if let Some(Part { batches, trial, .. }) = part.and_then(|index| self.parts.remove(index))
+            {
+                let kept = batches.into_iter().filter_map(|batch| self.expire(batch, now));
+                (kept.collect(), Some(trial))
+            } else {
+                return;
             };
+            self.tried_part = part_of.is_some();
             if !batches.is_empty() {
-                self.start(batches, now, actions);
+                self.start(batches, part_of, now, actions);
             }
         }
     }
@@ -65,11 +74,9 @@ impl Pipeline {
             return None;
         }
         let unrouted = (!self.map.is_awaited()).then_some(&self.unrouted);
-        let ready = self.lanes.iter().chain(unrouted).filter_map(|lane| lane.wake_at()).min();
-        let ready = ready.map(|at| self.pause.ends().map_or(at, |until| at.max(until)));
-        // Parts wait for the end of a pause alone.
-        let parts = self.parts.front().and(self.pause.ends());
-        ready.into_iter().chain(parts).min()
+        let ready = self.lanes.iter().chain(unrouted).filter_map(|lane| lane.wake_at());
+        let ready = ready.chain(self.parts.iter().map(|part| part.at)).min();
+        ready.map(|at| self.pause.ends().map_or(at, |until| at.max(until)))
     }
 
     fn may_call(&self) -> bool {
@@ -117,11 +124,17 @@ impl Pipeline {
         self.lanes.len() + usize::from(!self.map.is_awaited())
     }
 
-    fn start(&mut self, batches: Vec<Batch>, now: Instant, actions: &mut Vec<Action>) {
+    fn start(
+        &mut self,
+        batches: Vec<Batch>,
+        part_of: Option<Trial>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
         let call = self.new_id();
         let records: Vec<PutRecord> = batches.iter().filter_map(Batch::to_put).collect();
         debug_assert_eq!(records.len(), batches.len());
-        self.calls.insert(call, Call { batches, began: now });
+        self.calls.insert(call, Call { batches, began: now, part_of });
         self.calls_made += 1;
         actions.push(Action::Put { call, records });
     }

@@ -1,6 +1,6 @@
 //! The task of a producer: moves records, calls and replies between the pipelines and the world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use kinesis_lease::put::PutReply;
 use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
 use kinesis_record::Shard;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::outcome::Flushed;
-use super::pipeline::{Action, Pipeline};
+use super::pipeline::{Action, GRACE, Pipeline};
 use super::record::Record;
 use super::status::{ProducedStream, ProducerStatus};
 use crate::config::ProducerConf;
 
 /// Commands that are taken up in one go.
 const TAKEN: usize = 1_024;
-/// How much longer than the client's own limit a call may take.
-const GRACE: Duration = Duration::from_secs(1);
+/// A list is given up after the time of so many calls: each of its pages is one.
+const PAGES: u32 = 1_000;
 /// How often the status is brought up to date while something is under way.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 /// Idle pipelines are forgotten beyond this many.
@@ -43,8 +43,8 @@ pub(crate) enum Command {
 pub(crate) type Board = Arc<Mutex<ProducerStatus>>;
 
 enum Done {
-    Listed(Arc<str>, Result<Vec<Shard>, StreamError>),
-    Replied(Arc<str>, u64, Result<Vec<PutReply>, StreamError>),
+    Listed(Result<Vec<Shard>, StreamError>),
+    Replied(u64, Result<Vec<PutReply>, StreamError>),
 }
 
 /// The task of a producer.
@@ -55,6 +55,9 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     pipelines: BTreeMap<Arc<str>, Pipeline>,
     calls: JoinSet<Done>,
+    /// The stream of each call, and which of its calls to put records it is, if any: a call has an end whatever becomes
+    /// of its task.
+    asked: HashMap<Id, (Arc<str>, Option<u64>)>,
     random: fastrand::Rng,
     stop: Option<Stop>,
     /// What became of records in pipelines that are forgotten.
@@ -84,6 +87,7 @@ impl Driver {
             commands,
             pipelines: BTreeMap::new(),
             calls: JoinSet::new(),
+            asked: HashMap::new(),
             random,
             stop: None,
             forgotten: Flushed::default(),
@@ -119,10 +123,10 @@ impl Driver {
                     let now = Instant::now();
                     taken.drain(..).for_each(|command| self.take(command, now));
                 }
-                Some(done) = self.calls.join_next(), if !self.calls.is_empty() => {
+                Some(done) = self.calls.join_next_with_id(), if !self.calls.is_empty() => {
                     let now = Instant::now();
                     self.done(done, now);
-                    while let Some(done) = self.calls.try_join_next() {
+                    while let Some(done) = self.calls.try_join_next_with_id() {
                         self.done(done, now);
                     }
                 }
@@ -181,20 +185,27 @@ impl Driver {
         self.pipelines.entry(stream).or_insert_with(|| Pipeline::new(Arc::clone(conf), now, random.fork()))
     }
 
-    fn done(&mut self, done: Result<Done, tokio::task::JoinError>, now: Instant) {
+    fn done(&mut self, done: Result<(Id, Done), JoinError>, now: Instant) {
+        let id = match &done {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let Some((stream, call)) = self.asked.remove(&id) else { return };
+        // A list of shards may outlast the pipeline that asked for it.
+        let Some(pipeline) = self.pipelines.get_mut(&stream) else { return };
         match done {
-            Ok(Done::Listed(stream, reply)) => {
-                if let Some(pipeline) = self.pipelines.get_mut(&stream) {
-                    pipeline.listed(reply, now);
+            Ok((_, Done::Listed(reply))) => pipeline.listed(reply, now),
+            Ok((_, Done::Replied(call, reply))) => pipeline.replied(call, reply, now),
+            Err(error) => {
+                // What a call panics with is caught, but not what it does when it is dropped.
+                tracing::error!(%error, %stream, "the client of Kinesis panicked");
+                let error =
+                    unavailable("the client of Kinesis panicked when its call was given up".to_owned());
+                match call {
+                    Some(call) => pipeline.replied(call, Err(error), now),
+                    None => pipeline.listed(Err(error), now),
                 }
             }
-            Ok(Done::Replied(stream, call, reply)) => {
-                if let Some(pipeline) = self.pipelines.get_mut(&stream) {
-                    pipeline.replied(call, reply, now);
-                }
-            }
-            // Panics are caught in the call, and none is aborted before the end.
-            Err(error) => tracing::error!(%error, "a call to Kinesis ended without a reply"),
         }
     }
 
@@ -203,18 +214,20 @@ impl Driver {
         let mut wake = self.stop.as_ref().map(|stop| stop.deadline);
         for (stream, pipeline) in &mut self.pipelines {
             for action in pipeline.poll(now) {
-                let (api, stream) = (Arc::clone(&self.api), Arc::clone(stream));
+                let (api, name) = (Arc::clone(&self.api), Arc::clone(stream));
                 let limit = self.conf.request_timeout + GRACE;
-                match action {
-                    Action::List => self.calls.spawn(async move {
-                        let reply = bounded(limit, async { api.list_shards(&stream).await }).await;
-                        Done::Listed(stream, reply)
-                    }),
-                    Action::Put { call, records } => self.calls.spawn(async move {
-                        let reply = bounded(limit, async { api.put_records(&stream, records).await }).await;
-                        Done::Replied(stream, call, reply)
-                    }),
+                let (task, call) = match action {
+                    Action::List => {
+                        let list = async move { api.list_shards(&name).await };
+                        let list = bounded(limit.saturating_mul(PAGES), list);
+                        (self.calls.spawn(async move { Done::Listed(list.await) }), None)
+                    }
+                    Action::Put { call, records } => {
+                        let put = bounded(limit, async move { api.put_records(&name, records).await });
+                        (self.calls.spawn(async move { Done::Replied(call, put.await) }), Some(call))
+                    }
                 };
+                self.asked.insert(task.id(), (Arc::clone(stream), call));
             }
             wake = [wake, pipeline.wake_at()].into_iter().flatten().min();
         }
@@ -250,10 +263,13 @@ async fn bounded<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, StreamError>>,
 ) -> Result<T, StreamError> {
-    let unavailable = |message: String| StreamError { kind: StreamErrorKind::Unavailable, message };
     match timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(reply)) => reply,
         Ok(Err(_)) => Err(unavailable("the client of Kinesis panicked".to_owned())),
         Err(_) => Err(unavailable(format!("no reply within {limit:?}"))),
     }
+}
+
+fn unavailable(message: String) -> StreamError {
+    StreamError { kind: StreamErrorKind::Unavailable, message }
 }

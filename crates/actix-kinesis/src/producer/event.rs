@@ -67,12 +67,13 @@ impl ProducerEvent {
     }
 }
 
-/// Neither key nor payload is shown: both may be private.
+/// Neither key nor payload is shown: both may be private. Nor is the key's hash, from which a key that can be guessed is
+/// found.
 impl fmt::Debug for ProducerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProducerEvent")
             .field("stream", &self.stream)
-            .field("key_hash", &HashKey::of_partition_key(&self.partition_key).0)
+            .field("partition_key_bytes", &self.partition_key.len())
             .field("explicit_hash_key", &self.explicit_hash_key)
             .field("payload_bytes", &self.payload.len())
             .finish()
@@ -100,6 +101,16 @@ pub enum InvalidEvent {
         /// How many are allowed.
         max: u64,
     },
+    /// It is larger than all that an outbox may keep.
+    #[error(
+        "the event counts {bytes} bytes, and outbox.max-bytes allows {max} for all that is kept: raise it"
+    )]
+    TooLargeToKeep {
+        /// What is counted of it.
+        bytes: u64,
+        /// How much is allowed.
+        max: u64,
+    },
     /// The stream's name is none.
     #[error("{name:?} is no stream: it must be an ARN or 1 to 128 of the characters a-z A-Z 0-9 _ . -")]
     Stream {
@@ -122,6 +133,8 @@ fn is_stream(stream: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::producer::outcome::{SendError, SendReason};
+    use crate::producer::record::Record;
 
     const MAX: u64 = 1 << 20;
 
@@ -157,7 +170,15 @@ mod tests {
 
     #[test]
     fn neither_key_nor_payload_is_shown() {
-        let shown = format!("{:?}", ProducerEvent::new("customer", "secret"));
-        assert!(!shown.contains("customer") && !shown.contains("secret") && shown.contains("6"), "{shown}");
+        let event = ProducerEvent::new("customer", "secret");
+        let hash = HashKey::of_partition_key("customer");
+        let (shown, failed) = (format!("{event:?}"), SendError::new(event.clone(), SendReason::Full));
+        let (record, _) = Record::new(event, tokio::time::Instant::now());
+        for shown in [shown, format!("{failed:?}"), format!("{record:?}")] {
+            assert!(shown.contains("payload_bytes: 6"), "{shown}");
+            for private in ["customer", "secret", &hash.0.to_string(), &format!("{hash:?}")] {
+                assert!(!shown.contains(private), "{shown}");
+            }
+        }
     }
 }

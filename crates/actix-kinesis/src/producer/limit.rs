@@ -4,6 +4,11 @@
 //! `rate-limit` percent of that, and less where the shard has refused records: the rate falls with the share that was
 //! refused and rises slowly while nothing is (AIMD). So producers that do not know of each other share a shard, and none
 //! of them hammers it.
+//!
+//! What was refused counts as sent. Whether the service counts it is not documented; `kinesis-local` counts only what it
+//! takes. Yet the rate paces the attempts: given back, the charge would let the next records go to the same refusal at
+//! once. What a large record owes beyond what there was is given back, for a debt would hold up others for data that the
+//! shard never took.
 
 use std::time::Duration;
 
@@ -73,6 +78,13 @@ impl Bucket {
     pub(crate) fn take(&mut self, bytes: usize) {
         self.records -= 1.0;
         self.bytes -= bytes as f64;
+    }
+
+    /// So many bytes that have been taken were refused: no debt is left of them.
+    pub(crate) fn forgive(&mut self, bytes: usize) {
+        if self.bytes < 0.0 {
+            self.bytes = (self.bytes + bytes as f64).min(0.0);
+        }
     }
 
     /// How long it takes until a record of so many bytes may go.
@@ -147,6 +159,23 @@ mod tests {
         assert!(!bucket.allows(1));
         bucket.fill(now + 8 * SECOND + bucket.wait(10 * KIB * KIB));
         assert!(bucket.allows(10 * KIB * KIB));
+    }
+
+    #[test]
+    fn what_was_refused_costs_what_there_was_and_leaves_no_debt() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(100.0, now);
+        bucket.take(100 * KIB);
+        bucket.forgive(100 * KIB);
+        assert_eq!(bucket.room(), (999, 924 * KIB));
+        // A stored one of 2 MiB, and a refused one.
+        bucket.take(2 * KIB * KIB);
+        bucket.take(KIB * KIB);
+        let owed = bucket.wait(1);
+        bucket.forgive(KIB * KIB);
+        assert_eq!(owed - bucket.wait(1), SECOND);
+        bucket.forgive(10 * KIB * KIB);
+        assert!(bucket.wait(1) < Duration::from_micros(2) && !bucket.allows(1));
     }
 
     #[test]

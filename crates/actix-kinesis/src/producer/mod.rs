@@ -19,10 +19,14 @@
 //!   [`SendError`] with the event in it.
 //! - **At least once.** An event whose reply is lost is sent again, and may then be stored twice. So may the events of
 //!   an aggregate that arrives while its shard is split or merged.
-//! - **Order.** With `ordering = partition-key`, the stored events of a partition key are in the order in which they
-//!   were sent. An event that fails leaves a gap; sent again, it goes behind the others.
+//! - **Order.** With `ordering = partition-key`, the first copies of the stored events of a partition key are in the order
+//!   in which they were sent; see [`PartitionKey`](crate::config::Ordering::PartitionKey). An event that fails leaves a
+//!   gap; sent again, it goes behind the others.
 //! - **Bounds.** What is under way is limited in events and bytes. Beyond a limit, sends wait or are refused, until the
-//!   load is below 0.9 of it.
+//!   load is below 0.9 of it. Among several streams, each may have three quarters of the room that the others leave, so
+//!   that one which is not there or takes little holds no other up. Shards of one stream share its room: events for a
+//!   shard that takes less than it gets fill it in the end, and then all its senders wait. More room, a shorter
+//!   `record-ttl`, `fail-if-throttled` or better spread keys help; no bounded memory does.
 //!
 //! | file | holds |
 //! |---|---|
@@ -79,7 +83,10 @@ pub use outcome::{Attempt, AttemptError, Flushed, Outcome, PutResult, SendError,
 pub use sending::Sending;
 pub use status::{ProducedShard, ProducedStream, ProducerStatus};
 
-pub use kinesis_lease::PutApi;
+/// What an implementation of [`PutApi`] is made of.
+pub use kinesis_lease::put::{PutPlace, PutRecord, PutRefusal, PutReply};
+pub use kinesis_lease::{PutApi, StreamError, StreamErrorKind};
+pub use kinesis_record::Shard;
 
 /// Sends events to one stream or to many. Cloning gives another handle of the same producer.
 ///
@@ -131,10 +138,14 @@ impl KinesisProducer {
         self.send(event).waiting_at_most(wait).await
     }
 
-    /// Resolves when events are taken without waiting, or not at all any more.
+    /// Resolves when events for the stream of the configuration are taken without waiting, or not at all any more.
     pub async fn room(&self) {
-        // The sender lives as long as this handle.
-        let _ = self.admission.throttled().wait_for(|throttled| !throttled).await;
+        self.admission.room(&self.conf.stream_name).await;
+    }
+
+    /// The same for another stream, as events name it.
+    pub async fn room_for(&self, stream: &str) {
+        self.admission.room(stream).await;
     }
 
     /// Sends what has been taken so far without waiting for more to go with it, and resolves with what became of it
@@ -180,12 +191,16 @@ impl KinesisProducer {
         &self.conf
     }
 
+    fn stream_of<'a>(&'a self, event: &'a ProducerEvent) -> &'a str {
+        event.stream.as_deref().unwrap_or(&self.conf.stream_name)
+    }
+
     fn submit(&self, event: ProducerEvent, may_wait: bool) -> Sending {
         if let Err(invalid) = event.check(self.conf.max_record_size) {
             return Sending::refused(SendError::new(event, SendReason::Invalid(Arc::new(invalid))));
         }
         // A sender that is refused over and over costs little.
-        if !may_wait && self.admission.is_throttled() {
+        if !may_wait && self.admission.is_throttled(self.stream_of(&event)) {
             return Sending::refused(SendError::new(event, SendReason::Full));
         }
         let (record, outcome) = Record::new(event, Instant::now());
@@ -263,7 +278,9 @@ impl ProducerBuilder {
         };
         let random = self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         let (task, commands) = mpsc::unbounded_channel();
-        let admission = Admission::new(conf.max_outstanding_requests, conf.max_outstanding_bytes, task);
+        let stream = Arc::from(conf.stream_name.as_str());
+        let admission =
+            Admission::new(stream, conf.max_outstanding_requests, conf.max_outstanding_bytes, task);
         let board: Board = Arc::new(Mutex::new(ProducerStatus::default()));
         let driver = Driver::new(Arc::clone(&conf), api, commands, random, Arc::clone(&board));
         runtime.spawn(driver.run());

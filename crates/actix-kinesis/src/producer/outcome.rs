@@ -119,9 +119,24 @@ pub enum SendReason {
     /// The producer was stopped before the event was through.
     #[error("the producer was stopped; last: {}", Last(.0))]
     Stopped(Option<Arc<AttemptError>>),
+    /// The outbox did not take the event.
+    #[cfg(feature = "outbox")]
+    #[error("{0}")]
+    Outbox(Arc<super::outbox::OutboxReason>),
+    /// The outbox accepted the event and has ended before it was sent: it sends it at the next start.
+    #[cfg(feature = "outbox")]
+    #[error("the outbox has ended, keeps the event and sends it at the next start: do not send it again")]
+    Kept,
     /// The producer's task has ended, by a panic or with its runtime.
     #[error("the producer's task has ended, by a panic or with its runtime: start another producer")]
     Died,
+}
+
+impl SendReason {
+    /// Whether another send to the same producer may go better.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Full | Self::Expired(_) | Self::Throttled(_))
+    }
 }
 
 struct Last<'a>(&'a Option<Arc<AttemptError>>);

@@ -23,11 +23,13 @@ use super::limit::Bucket;
 use super::order::{self, Order};
 use super::outcome::{Flushed, PutResult, SendReason};
 use super::record::Record;
-use super::send::{Call, Undecided};
+use super::send::{Call, Part, Undecided};
 use super::shard_map::{ShardMap, Target};
 use super::status::{ProducedShard, ProducedStream};
 use crate::config::{Ordering, ProducerConf};
 
+/// How much longer than the client's own limit a call may take.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// Records whose time is over are looked for once in such a time.
 const SWEEP: Duration = Duration::from_millis(100);
 
@@ -55,11 +57,19 @@ pub(crate) struct Pipeline {
     pub(super) lanes: Vec<Lane>,
     /// For records whose shard is not known.
     pub(super) unrouted: Lane,
+    /// The shards that replies have shown, and when last, while there is no list.
+    pub(super) seen: BTreeMap<ShardId, Instant>,
     pub(super) order: Option<Order>,
     /// What waits for its next attempt.
     pub(super) delayed: BTreeMap<(Instant, u64), Batch>,
-    /// Parts of calls that were refused for one of their records, each to be sent as a call of its own.
-    pub(super) parts: VecDeque<Vec<Batch>>,
+    /// Parts of calls that were refused as a whole.
+    pub(super) parts: VecDeque<Part>,
+    /// The newest call that the service took, whatever became of its records.
+    pub(super) accepted: u64,
+    /// Calls that it refused as invalid since.
+    pub(super) refusals: u32,
+    /// Whether the last call was a part.
+    pub(super) tried_part: bool,
     /// Aggregates that went to a shard of which nothing is known yet.
     pub(super) undecided: Vec<Undecided>,
     pub(super) calls: HashMap<u64, Call>,
@@ -92,12 +102,16 @@ impl Pipeline {
         let bucket = Bucket::new(conf.rate_limit as f64, now);
         Self {
             limits,
-            map: ShardMap::new(now, random.fork()),
+            map: ShardMap::new(now, conf.request_timeout + GRACE, random.fork()),
             lanes: Vec::new(),
             unrouted: Lane::new(LaneId(0), None, HashRange::ALL, limits, bucket),
+            seen: BTreeMap::new(),
             order: (conf.ordering == Ordering::PartitionKey).then(Order::default),
             delayed: BTreeMap::new(),
             parts: VecDeque::new(),
+            accepted: 0,
+            refusals: 0,
+            tried_part: false,
             undecided: Vec::new(),
             calls: HashMap::new(),
             pause: CallPause::new(&conf, random.fork()),
@@ -204,7 +218,7 @@ impl Pipeline {
             records.extend(call.batches.into_iter().flat_map(Batch::into_records));
         }
         let mut batches: Vec<_> = std::mem::take(&mut self.delayed).into_values().collect();
-        batches.extend(std::mem::take(&mut self.parts).into_iter().flatten());
+        batches.extend(std::mem::take(&mut self.parts).into_iter().flat_map(|part| part.batches));
         batches.extend(self.give_up_undecided(now));
         for lane in self.lanes.iter_mut().chain([&mut self.unrouted]) {
             batches.extend(lane.drain());
@@ -243,6 +257,7 @@ impl Pipeline {
             calls_under_way: self.calls.len(),
             calls: self.calls_made,
             failed_attempts: self.failed_attempts,
+            listed: self.map.has_list(),
             shards: self.lanes.iter().filter_map(shard).collect(),
             last_error: self.last_error.clone(),
         }
@@ -388,6 +403,7 @@ impl Pipeline {
             homeless.extend(lane.drain());
             homeless.extend(lane.gathering.close(None));
         }
+        self.seen.clear();
         self.unrouted.bucket.widen(self.conf.rate_limit as f64, self.lanes.len());
         homeless.into_iter().for_each(|batch| self.dissolve(batch.into_records()));
     }
@@ -448,11 +464,10 @@ impl Pipeline {
             }
         }
         for part in std::mem::take(&mut self.parts) {
-            let part: Vec<_> = part.into_iter().filter_map(|batch| self.swept(batch, now)).collect();
-            if !part.is_empty() {
-                self.parts.push_back(part);
-            }
+            let batches = part.batches.into_iter().filter_map(|batch| self.swept(batch, now)).collect();
+            self.parts.push_back(Part { batches, ..part });
         }
+        self.parts.retain(|part| !part.batches.is_empty());
         for undecided in std::mem::take(&mut self.undecided) {
             match undecided.batch.expires() {
                 // As a whole, for a part of it would have other sub-sequence numbers.

@@ -1,5 +1,6 @@
 //! An event on its way through the producer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kinesis_record::HashKey;
@@ -14,7 +15,6 @@ use super::outcome::{Attempt, AttemptError, Outcome, PutResult, SendError, SendR
 ///
 /// The sender gets exactly one outcome: a record that is dropped for whatever reason, a panic included, gives its event
 /// back.
-#[derive(Debug)]
 pub(crate) struct Record {
     content: Option<Content>,
     /// What decides the shard.
@@ -108,6 +108,13 @@ impl Record {
             // A sender that no longer listens has said that it does not care.
             let _ = sender.send(end.map_err(|reason| SendError { event, reason, attempts }));
         }
+    }
+}
+
+/// As of its event, the hash of the key is not shown.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record").field("event", &self.event()).finish_non_exhaustive()
     }
 }
 

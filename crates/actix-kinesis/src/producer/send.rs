@@ -15,6 +15,16 @@ use super::outcome::{AttemptError, SendReason};
 use super::pipeline::Pipeline;
 use super::record::Record;
 
+/// So many calls are refused one after the other before a pause is made: to find the records that are to blame takes a few.
+const SPLITS: u32 = 8;
+
+/// A record that was refused alone so often, with pauses, is to blame although nothing else has been taken meanwhile:
+/// others may wait for it.
+const ALONE: u32 = 8;
+
+/// So long a shard that has taken a record counts as open, as long as there is no list.
+const SEEN: Duration = Duration::from_secs(60);
+
 /// Where the service says that it put a record.
 pub(super) type Place = PutPlace;
 
@@ -23,6 +33,26 @@ pub(super) type Place = PutPlace;
 pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     pub(super) began: Instant,
+    /// If it tries a part of a call that was refused.
+    pub(super) part_of: Option<Trial>,
+}
+
+/// A part of a call that the service refused as a whole, to be sent as a call of its own.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) batches: Vec<Batch>,
+    pub(super) trial: Trial,
+    /// When it may go.
+    pub(super) at: Instant,
+}
+
+/// How a part came to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    /// Calls with greater numbers began after the call was refused as a whole.
+    since: u64,
+    /// How often what is left of it was refused by itself.
+    alone: u32,
 }
 
 /// An aggregate that went to a shard whose range is not known: whether it is right there shows in the next list.
@@ -31,6 +61,15 @@ pub(super) struct Undecided {
     pub(super) batch: Batch,
     pub(super) place: Place,
     pub(super) began: Instant,
+}
+
+/// What of a call went to one lane, and was refused.
+#[derive(Debug, Default)]
+struct Refused {
+    all: usize,
+    refused: usize,
+    bytes: usize,
+    index: usize,
 }
 
 /// The error of records whose call was cut off by the end of the producer.
@@ -45,10 +84,12 @@ pub(super) fn cut_off() -> AttemptError {
 impl Pipeline {
     /// The reply to a call. A second reply has no effect.
     pub(crate) fn replied(&mut self, call: u64, reply: Result<Vec<PutReply>, StreamError>, now: Instant) {
-        let Some(Call { batches, began }) = self.calls.remove(&call) else { return };
+        let Some(Call { batches, began, part_of }) = self.calls.remove(&call) else { return };
         match reply {
             Ok(replies) if replies.len() == batches.len() => {
                 self.pause.succeeded();
+                self.accepted = self.accepted.max(call);
+                self.refusals = 0;
                 self.adapt(&batches, &replies, now);
                 for (batch, reply) in batches.into_iter().zip(replies) {
                     match reply {
@@ -62,8 +103,8 @@ impl Pipeline {
                 self.lost(batches, StreamError { kind: StreamErrorKind::Unavailable, message }, began, now);
             }
             Err(error) if error.kind == StreamErrorKind::InvalidArgument => {
-                self.pause.succeeded();
-                self.isolate(batches, error, began, now);
+                let trial = part_of.unwrap_or_else(|| Trial { since: self.new_id(), alone: 0 });
+                self.isolate(Part { batches, trial, at: now }, error, began, now);
             }
             Err(error) => self.lost(batches, error, began, now),
         }
@@ -71,29 +112,46 @@ impl Pipeline {
 
     /// Lets the rate of each shard follow the share of records that it refused.
     fn adapt(&mut self, batches: &[Batch], replies: &[PutReply], now: Instant) {
-        let mut shards: BTreeMap<Option<ShardId>, (usize, usize, usize)> = BTreeMap::new();
+        let mut shards: BTreeMap<Option<ShardId>, Refused> = BTreeMap::new();
         for (batch, reply) in batches.iter().zip(replies) {
             let shard = match (&batch.shard, reply) {
                 // What went without a prediction counts where it arrived.
                 (None, Ok(place)) => {
                     self.charge(&place.shard, batch.size());
+                    if !self.map.has_list() {
+                        self.seen.insert(place.shard.clone(), now);
+                    }
                     None
                 }
                 (shard, _) => shard.as_ref().map(|target| target.id.clone()),
             };
             let is_refused = reply.as_ref().is_err_and(PutRefusal::is_throttled);
-            let (all, refused, index) = shards.entry(shard).or_default();
-            *all += 1;
-            *refused += usize::from(is_refused);
-            *index =
+            let of_shard = shards.entry(shard).or_default();
+            of_shard.all += 1;
+            if is_refused {
+                of_shard.refused += 1;
+                of_shard.bytes += batch.size();
+            }
+            of_shard.index =
                 batch.records().first().and_then(|first| self.route(first.hash_key)).unwrap_or(usize::MAX);
         }
-        for (shard, (all, refused, index)) in shards.into_iter().filter(|(_, (_, refused, _))| *refused > 0) {
+        self.widen(now);
+        for (shard, Refused { all, refused, bytes, index }) in shards {
             let lane = self.lane(index);
-            if lane.shard == shard {
+            if refused > 0 && lane.shard == shard {
                 lane.refused += refused as u64;
+                lane.bucket.forgive(bytes);
                 lane.bucket.refused(refused as f64 / all as f64, now);
             }
+        }
+    }
+
+    /// While there is no list, the shards that take records tell how many there are. One that takes none any more is
+    /// closed.
+    fn widen(&mut self, now: Instant) {
+        if !self.map.has_list() {
+            self.seen.retain(|_, last| now.saturating_duration_since(*last) < SEEN);
+            self.unrouted.bucket.widen(self.conf.rate_limit as f64, self.seen.len());
         }
     }
 
@@ -227,21 +285,36 @@ impl Pipeline {
         }
     }
 
-    /// The service refuses the call for one of its records. Halves of it are tried until that one is alone.
-    fn isolate(&mut self, mut batches: Vec<Batch>, error: StreamError, began: Instant, now: Instant) {
+    /// The service refuses the call, for one of its records or for all that it holds: parts of it are tried until that
+    /// one is alone. When the service has taken another call since, it is to blame, and otherwise the stream or the
+    /// caller, which time may mend.
+    fn isolate(&mut self, part: Part, error: StreamError, began: Instant, now: Instant) {
+        let Part { mut batches, trial, .. } = part;
         let error = failed_call(error);
+        self.last_error = Some(error.message.clone());
         for batch in &mut batches {
             self.attempted(batch, error.clone(), began, now);
         }
+        self.refusals = self.refusals.saturating_add(1);
+        let takes_others = self.accepted > trial.since;
+        let takes_none = !takes_others && self.refusals > SPLITS;
+        if takes_none {
+            self.pause.failed(began, now);
+            tracing::warn!(error = error.message, "calls to put records are refused one after the other");
+        }
         if batches.len() > 1 {
             let second = batches.split_off(batches.len() / 2);
-            self.parts.extend([batches, second]);
+            self.parts.extend([batches, second].map(|batches| Part { batches, trial, at: now }));
             return;
         }
         for mut batch in batches {
-            if batch.is_aggregate() {
+            if batch.is_aggregate() && !takes_none {
                 batch.records_mut().iter_mut().for_each(|record| record.alone = true);
                 self.dissolve(batch.into_records());
+            } else if !takes_others && trial.alone < ALONE {
+                let at = now + self.pause_after(trial.alone);
+                let trial = Trial { alone: trial.alone + 1, ..trial };
+                self.parts.push_back(Part { batches: vec![batch], trial, at });
             } else {
                 tracing::error!(error = error.message, bytes = batch.size(), "the service refuses a record");
                 self.failed(batch, SendReason::Refused(Arc::new(error.clone())));

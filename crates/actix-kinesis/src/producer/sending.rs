@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::admission::Admission;
+use super::admission::{Admission, Ticket};
 use super::outcome::{Outcome, SendError, SendReason};
 
 /// A send; as a future, its outcome. It must not be polled again after that.
@@ -19,7 +19,7 @@ use super::outcome::{Outcome, SendError, SendReason};
 pub struct Sending {
     state: State,
     /// Among those who wait for room.
-    place: Option<(Arc<Admission>, u64)>,
+    place: Option<(Arc<Admission>, Ticket)>,
 }
 
 enum State {
@@ -40,7 +40,7 @@ impl Sending {
     pub(super) fn waiting(
         outcome: oneshot::Receiver<Outcome>,
         admission: Arc<Admission>,
-        ticket: u64,
+        ticket: Ticket,
     ) -> Self {
         Self { state: State::Accepted(outcome), place: Some((admission, ticket)) }
     }
@@ -73,7 +73,7 @@ impl Sending {
 
     fn withdraw(&mut self) -> Option<super::record::Record> {
         let (admission, ticket) = self.place.take()?;
-        admission.withdraw(ticket)
+        admission.withdraw(&ticket)
     }
 }
 

@@ -13,6 +13,9 @@ use crate::backoff::Backoff;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// A list that was good for so long makes the pauses short again: what contradicts it is another change.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// A shard as a list showed it. Its id alone does not tell it: those of a stream that was deleted and created again under
 /// its name are the same, with other ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(crate) struct ShardMap {
     listing: Listing,
     /// When the list was asked for that is known.
     known_since: Option<Instant>,
+    /// How long the first list is waited for.
+    patience: Duration,
     has_failed: bool,
     backoff: Backoff,
 }
@@ -46,12 +51,15 @@ enum Listing {
 }
 
 impl ShardMap {
-    pub(crate) fn new(now: Instant, random: fastrand::Rng) -> Self {
+    /// A map that knows nothing yet. Nothing is held back for the first list when its call has taken longer than
+    /// `patience`: a list may have many pages.
+    pub(crate) fn new(now: Instant, patience: Duration, random: fastrand::Rng) -> Self {
         Self {
             ranges: HashMap::new(),
             open: Vec::new(),
             listing: Listing::Wanted { at: now },
             known_since: None,
+            patience,
             has_failed: false,
             backoff: Backoff::new(MIN_PAUSE, MAX_PAUSE, random),
         }
@@ -59,6 +67,9 @@ impl ShardMap {
 
     /// Whether a call is due. The caller makes it.
     pub(crate) fn asks(&mut self, now: Instant) -> bool {
+        if self.patience_ends().is_some_and(|end| end <= now) {
+            self.has_failed = true;
+        }
         let is_due = matches!(self.listing, Listing::Wanted { at } if at <= now);
         if is_due {
             self.listing = Listing::UnderWay { since: now, outdated: false };
@@ -66,10 +77,18 @@ impl ShardMap {
         is_due
     }
 
-    /// When the next call is due.
+    /// When to ask again whether a call is due.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         match self.listing {
             Listing::Wanted { at } => Some(at),
+            _ => self.patience_ends(),
+        }
+    }
+
+    /// When the first list has taken too long.
+    fn patience_ends(&self) -> Option<Instant> {
+        match self.listing {
+            Listing::UnderWay { since, .. } if self.is_awaited() => Some(since + self.patience),
             _ => None,
         }
     }
@@ -80,7 +99,15 @@ impl ShardMap {
         let shards = match reply {
             Ok(shards) => shards,
             Err(error) => {
-                tracing::warn!(%error, "the shards cannot be listed; what is known of them is used meanwhile");
+                if self.known_since.is_some() {
+                    tracing::warn!(%error, "the shards cannot be listed; the list before is used meanwhile");
+                } else {
+                    tracing::warn!(
+                        %error,
+                        "the shards cannot be listed: until they are, events are not aggregated, and go as fast as the \
+                         shards take that show in replies"
+                    );
+                }
                 self.has_failed = true;
                 self.listing = Listing::Wanted { at: now + self.backoff.next_pause() };
                 return false;
@@ -112,6 +139,9 @@ impl ShardMap {
     pub(crate) fn contradicted(&mut self, began: Instant, now: Instant) {
         match &mut self.listing {
             Listing::Known if self.known_since.is_none_or(|since| since <= began) => {
+                if self.known_since.is_some_and(|since| since + QUIET <= now) {
+                    self.backoff.reset();
+                }
                 // The first list after a change comes at once. One that changes nothing is not asked for again and again.
                 let pause =
                     if self.backoff.failures() == 0 { Duration::ZERO } else { self.backoff.next_pause() };
@@ -125,12 +155,17 @@ impl ShardMap {
         }
     }
 
+    /// Whether there was a list.
+    pub(crate) fn has_list(&self) -> bool {
+        self.known_since.is_some()
+    }
+
     /// Whether no list is on its way or has to be asked for.
     pub(crate) fn is_known(&self) -> bool {
         self.listing == Listing::Known
     }
 
-    /// Whether nothing is known yet and the first reply is still to come.
+    /// Whether nothing is known yet and the first reply is worth waiting for.
     pub(crate) fn is_awaited(&self) -> bool {
         self.known_since.is_none() && !self.has_failed
     }
@@ -154,7 +189,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn known(now: Instant) -> ShardMap {
-        let mut map = ShardMap::new(now, fastrand::Rng::with_seed(1));
+        let mut map = ShardMap::new(now, SECOND, fastrand::Rng::with_seed(1));
         assert!(map.is_awaited() && map.asks(now) && !map.asks(now));
         assert!(map.listed(Ok(vec![shard(1, 50, 99), shard(0, 0, 49)]), now));
         map
@@ -205,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn after_a_quiet_time_a_list_is_asked_for_at_once_again() {
+        let mut now = Instant::now();
+        let mut map = known(now);
+        for _ in 0..8 {
+            map.contradicted(now, now);
+            now = map.wake_at().unwrap();
+            assert!(map.asks(now));
+            assert!(!map.listed(Ok(vec![shard(0, 0, 49), shard(1, 50, 99)]), now));
+        }
+        let soon = now + MAX_PAUSE;
+        map.contradicted(soon, soon);
+        now = map.wake_at().unwrap();
+        assert!(now > soon + MAX_PAUSE / 3, "the pauses have grown");
+        assert!(map.asks(now) && !map.listed(Ok(vec![shard(0, 0, 49), shard(1, 50, 99)]), now));
+        now += QUIET;
+        map.contradicted(now, now);
+        assert_eq!(map.wake_at(), Some(now));
+    }
+
+    #[test]
     fn a_list_that_fails_is_asked_for_again_and_the_old_one_is_used() {
         let now = Instant::now();
         let mut map = known(now);
@@ -216,9 +271,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_list_is_used_when_it_comes_though_it_was_waited_for_in_vain() {
+        let now = Instant::now();
+        let mut map = ShardMap::new(now, SECOND, fastrand::Rng::with_seed(1));
+        assert!(map.asks(now) && map.is_awaited());
+        assert_eq!(map.wake_at(), Some(now + SECOND));
+        assert!(!map.asks(now + SECOND) && !map.is_awaited());
+        assert_eq!(map.wake_at(), None);
+        assert!(map.listed(Ok(vec![shard(0, 0, 99)]), now + 60 * SECOND));
+        assert!(map.has_list());
+    }
+
+    #[test]
     fn what_is_seen_while_a_list_is_under_way_makes_it_outdated() {
         let now = Instant::now();
-        let mut map = ShardMap::new(now, fastrand::Rng::with_seed(1));
+        let mut map = ShardMap::new(now, SECOND, fastrand::Rng::with_seed(1));
         assert!(map.asks(now));
         map.contradicted(now + SECOND, now + SECOND);
         assert!(map.listed(Ok(vec![shard(0, 0, 99)]), now + SECOND));

@@ -36,7 +36,10 @@ pub struct ProducedStream {
     pub calls: u64,
     /// Attempts of events that failed, one for each event and call.
     pub failed_attempts: u64,
-    /// Its open shards, as far as they are known.
+    /// Whether its shards have been listed. Without a list, for want of the permission `kinesis:ListShards` for
+    /// instance, events go without aggregation, as fast as the shards take that show in replies.
+    pub listed: bool,
+    /// Its open shards, if they have been listed.
     pub shards: Vec<ProducedShard>,
     /// The newest failure of a call.
     pub last_error: Option<String>,

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use crate::SECOND;
-use crate::support::{assert_tells, load, orders, refusal, refused, with_orders};
-use actix_kinesis::config::{ConsumerConf, FailurePolicy, InitialPosition, Ordering};
+use crate::support::{assert_tells, load, load_in, orders, refusal, refused, with_orders};
+use actix_kinesis::config::{Concurrency, ConsumerConf, FailurePolicy, InitialPosition, Ordering};
 
 #[test]
 fn a_consumer_needs_no_more_than_its_streams_name() {
@@ -24,7 +24,7 @@ fn every_setting_can_be_written() {
            initial-timestamp = "2026-05-01T00:00:00Z"
            worker {
              batch-timeout = 5s, failed-message-retries = 3, failure-tolerance-percentage = 0.5
-             failure-policy = stop-shard, restart-backoff { min = 2s, max = 5 minutes }, max-restarts = 10
+             failure-policy = stop-shard, concurrency = key(32), restart-backoff { min = 2s, max = 5 minutes }, max-restarts = 10
              graceful-shutdown-hook = yes, shutdown-timeout = 40s, max-in-flight-events = 100
              max-bytes = 2MiB, arbiters = 4
            }
@@ -47,6 +47,7 @@ fn every_setting_can_be_written() {
     assert_eq!(conf.worker.failed_message_retries, 3);
     assert_eq!(conf.worker.failure_tolerance_percentage, 0.5);
     assert_eq!(conf.worker.failure_policy, FailurePolicy::StopShard);
+    assert_eq!(conf.worker.concurrency, Concurrency::Key(32));
     assert_eq!(
         (conf.worker.restart_backoff.min, conf.worker.restart_backoff.max),
         (2 * SECOND, 300 * SECOND)
@@ -282,6 +283,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("worker.failure-tolerance-percentage = -0.1", "0 to 100"),
         ("worker.failure-tolerance-percentage = NaN", "0 to 100"),
         ("worker.failure-policy = ignore", "restart-shard, skip, stop-shard, stop-consumer"),
+        ("worker.concurrency = key(10001)", "none, shard, key(n) with n from 1 to 10000"),
         ("worker.restart-backoff.min = 2m", "a min that is not above max"),
         ("worker.max-restarts = -1", "0 to 4294967295"),
         ("worker.graceful-shutdown-hook = 1", "true or false"),
@@ -340,6 +342,35 @@ fn numbers_and_flags_may_be_written_as_hocon_allows() {
     assert_eq!((conf.worker.max_bytes, conf.lease.max_leases), (10_000_000, Some(1000)));
     assert!(conf.worker.graceful_shutdown_hook);
     assert_eq!(orders("stream-name = 123").stream_name, "123");
+}
+
+#[test]
+fn the_concurrency_is_a_word_with_or_without_a_number() {
+    for (text, concurrency) in [
+        ("none", Concurrency::None),
+        ("shard", Concurrency::Shard),
+        ("key(1)", Concurrency::Key(1)),
+        ("\"key(10000)\"", Concurrency::Key(10_000)),
+        ("key( 8 )", Concurrency::Key(8)),
+        ("null", Concurrency::None),
+    ] {
+        assert_eq!(orders(&format!("worker.concurrency = {text}")).worker.concurrency, concurrency, "{text}");
+    }
+    for text in
+        ["key", "32", "Shard", "key()", "key(-1)", "key(1.5)", "key(32", "shard(2)", "key(0)", "[key(2)]"]
+    {
+        let parts =
+            ["kinesis.orders.worker.concurrency", "found ", "none, shard, key(n) with n from 1 to 10000"];
+        assert_tells(&refusal(&format!("worker.concurrency = {text}")), &parts);
+    }
+    let environment = [("KINESIS__ORDERS__WORKER__CONCURRENCY", "key(16)")];
+    let config = load_in(&with_orders("worker.concurrency = shard"), &environment).unwrap();
+    assert_eq!(config.consumer("orders").unwrap().worker.concurrency, Concurrency::Key(16));
+
+    let mut conf = ConsumerConf::new("billing", "orders");
+    conf.worker.concurrency = Concurrency::Key(0);
+    let error = conf.validate().unwrap_err().to_string();
+    assert_tells(&error, &["worker.concurrency: found key(0); allowed: none, shard, key(n)"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The rules one by one, and then all of them against a model that keeps everything and searches it anew each time.
 
+mod lanes;
 mod model;
 
 use std::sync::Arc;
@@ -16,10 +17,14 @@ fn at(sequence: u128, sub_sequence: i64) -> Position {
 }
 
 fn event_at(position: Position, payload: usize) -> PageItem {
+    event_of(Some("key"), position, payload)
+}
+
+fn event_of(key: Option<&str>, position: Position, payload: usize) -> PageItem {
     PageItem::Event(ConsumerEvent::from_contents(Contents {
         shard: "shardId-000000000000".into(),
         position,
-        partition_key: Some(Arc::from("key")),
+        partition_key: key.map(Arc::from),
         explicit_hash_key: None,
         payload: Bytes::from(vec![0; payload]),
         arrival: None,
@@ -51,7 +56,7 @@ fn positions(events: &[FailedEvent]) -> Vec<Position> {
 
 #[test]
 fn answers_out_of_order_do_not_move_the_checkpoint_over_an_unanswered_event() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=10));
     let deliveries = deliver_all(&mut tracker);
     for index in [1, 2, 10, 9, 4] {
@@ -64,7 +69,7 @@ fn answers_out_of_order_do_not_move_the_checkpoint_over_an_unanswered_event() {
 
 #[test]
 fn user_records_of_an_aggregate_are_ordered_as_numbers() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page((0..13).map(|sub| event_at(at(7, sub), 1)).collect());
     let deliveries = deliver_all(&mut tracker);
     for sub in (0..13).rev().filter(|sub| *sub != 2) {
@@ -77,7 +82,7 @@ fn user_records_of_an_aggregate_are_ordered_as_numbers() {
 
 #[test]
 fn a_second_an_unknown_and_a_late_answer_change_nothing() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=3));
     let first = tracker.next_delivery().unwrap();
     assert_eq!(processed(&mut tracker, &first), Verdict::Settled);
@@ -93,7 +98,7 @@ fn a_second_an_unknown_and_a_late_answer_change_nothing() {
 
 #[test]
 fn an_answer_that_is_none_changes_nothing() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=1));
     let delivery = tracker.next_delivery().unwrap();
     assert_eq!(tracker.answer(delivery.id, delivery.attempt, EventProcessed::Later), Verdict::Late);
@@ -104,7 +109,7 @@ fn an_answer_that_is_none_changes_nothing() {
 #[test]
 fn an_event_is_delivered_once_more_per_retry_and_then_exhausted() {
     for retries in 0..4 {
-        let mut tracker = Tracker::new(retries, 0.0);
+        let mut tracker = Tracker::new(retries, 0.0, Concurrency::None);
         tracker.add_page(events(1..=2));
         for attempt in 1..=retries + 1 {
             let delivery = tracker.next_delivery().unwrap();
@@ -121,7 +126,7 @@ fn an_event_is_delivered_once_more_per_retry_and_then_exhausted() {
 
 #[test]
 fn that_an_earlier_delivery_failed_says_nothing_of_the_one_under_way() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=1));
     let first = tracker.next_delivery().unwrap();
     tracker.fail(first.id, first.attempt, FailureCause::NoAnswer);
@@ -133,7 +138,7 @@ fn that_an_earlier_delivery_failed_says_nothing_of_the_one_under_way() {
 
 #[test]
 fn success_of_an_earlier_delivery_counts_wherever_the_event_is() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=3));
     let deliveries = deliver_all(&mut tracker);
     deliveries.iter().for_each(|delivery| _ = failed(&mut tracker, delivery));
@@ -156,7 +161,7 @@ fn success_of_an_earlier_delivery_counts_wherever_the_event_is() {
 
 #[test]
 fn what_is_due_again_comes_first_and_the_oldest_of_it_before_the_others() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(events(1..=6));
     let deliveries: Vec<_> = (0..5).map(|_| tracker.next_delivery().unwrap()).collect();
     for index in [3, 1] {
@@ -168,7 +173,7 @@ fn what_is_due_again_comes_first_and_the_oldest_of_it_before_the_others() {
 
 #[test]
 fn a_recall_brings_everything_under_way_again_in_order_and_blames_nobody() {
-    let mut tracker = Tracker::new(0, 0.0);
+    let mut tracker = Tracker::new(0, 0.0, Concurrency::None);
     tracker.add_page(events(1..=5));
     for _ in 0..3 {
         let deliveries = deliver_all(&mut tracker);
@@ -205,7 +210,7 @@ fn the_tolerance_is_a_share_of_the_page_rounded_down() {
 
 /// A page of `size` events, `exhausted` of which fail for good while the others are processed.
 fn page_with(size: u128, percentage: f64, exhausted: usize) -> Tracker {
-    let mut tracker = Tracker::new(0, percentage);
+    let mut tracker = Tracker::new(0, percentage, Concurrency::None);
     tracker.add_page(events(1..=size));
     for (index, delivery) in deliver_all(&mut tracker).iter().enumerate() {
         if index < exhausted {
@@ -246,7 +251,7 @@ fn a_full_tolerance_never_fails() {
 
 #[test]
 fn the_tolerance_is_exceeded_at_once_and_kept_only_when_nothing_else_of_the_page_is_open() {
-    let mut tracker = Tracker::new(0, 0.25);
+    let mut tracker = Tracker::new(0, 0.25, Concurrency::None);
     tracker.add_page(events(1..=500));
     let deliveries = deliver_all(&mut tracker);
     failed(&mut tracker, &deliveries[7]);
@@ -257,7 +262,7 @@ fn the_tolerance_is_exceeded_at_once_and_kept_only_when_nothing_else_of_the_page
 
 #[test]
 fn the_tolerance_of_one_page_is_not_used_up_by_another() {
-    let mut tracker = Tracker::new(0, 25.0);
+    let mut tracker = Tracker::new(0, 25.0, Concurrency::None);
     for page in 0..3 {
         tracker.add_page(events(page * 4 + 1..=page * 4 + 4));
     }
@@ -275,7 +280,7 @@ fn the_tolerance_of_one_page_is_not_used_up_by_another() {
 
 #[test]
 fn what_holds_nothing_to_deliver_is_passed() {
-    let mut tracker = Tracker::new(1, 0.0);
+    let mut tracker = Tracker::new(1, 0.0, Concurrency::None);
     tracker.add_page(vec![PageItem::Nothing(at(1, 0)), PageItem::Nothing(at(2, 0))]);
     assert_eq!(tracker.done(), Some(&at(2, 0)));
     assert!(tracker.is_drained());
@@ -292,7 +297,7 @@ fn what_holds_nothing_to_deliver_is_passed() {
 
 #[test]
 fn what_holds_nothing_to_deliver_counts_nothing_towards_the_tolerance() {
-    let mut tracker = Tracker::new(0, 50.0);
+    let mut tracker = Tracker::new(0, 50.0, Concurrency::None);
     tracker.add_page(vec![event_at(at(1, 0), 1), PageItem::Nothing(at(1, 1))]);
     let delivery = tracker.next_delivery().unwrap();
     failed(&mut tracker, &delivery);
@@ -301,7 +306,7 @@ fn what_holds_nothing_to_deliver_counts_nothing_towards_the_tolerance() {
 
 #[test]
 fn settled_events_behind_an_open_one_still_count_as_memory() {
-    let mut tracker = Tracker::new(0, 0.0);
+    let mut tracker = Tracker::new(0, 0.0, Concurrency::None);
     tracker.add_page((1..=1000).map(|sequence| event_at(at(sequence, 0), 100)).collect());
     assert_eq!(tracker.bytes(), 1000 * (OVERHEAD_BYTES + 100));
     let deliveries = deliver_all(&mut tracker);
@@ -313,5 +318,8 @@ fn settled_events_behind_an_open_one_still_count_as_memory() {
 
 #[test]
 fn an_entry_takes_no_more_than_is_accounted_for_it() {
-    assert!(size_of::<Entry>() + size_of::<Contents>() <= OVERHEAD_BYTES);
+    // A hash table has up to 16/7 places, of a byte more, for each of its entries, and a heap two.
+    let lane = (size_of::<(Option<Arc<str>>, EventId)>() + 1) * 16 / 7 + 2 * size_of::<EventId>();
+    let sizes = (size_of::<Entry>(), size_of::<Contents>(), lane);
+    assert!(sizes.0 + sizes.1 + sizes.2 <= OVERHEAD_BYTES, "{sizes:?}");
 }

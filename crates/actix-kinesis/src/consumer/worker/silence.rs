@@ -6,9 +6,12 @@ use actix::{AsyncContext, Context};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{ConsumerWorker, Outcome, Phase, Sent};
+use super::{Awaited, ConsumerWorker, Outcome, Phase, Sent};
 use crate::consumer::failure::FailureCause;
+use crate::consumer::processor::EventProcessor;
 use crate::consumer::tracker::{EventId, Verdict};
+
+const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped";
 
 /// A handler that panics drops its message a moment before its actor can be seen to be gone.
 const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
@@ -29,7 +32,7 @@ impl ConsumerWorker {
 
     fn judge_unanswered(&mut self, ctx: &mut Context<Self>) {
         let unanswered = std::mem::take(&mut self.unanswered);
-        let is_alive = self.processor.as_ref().is_some_and(|processor| processor.events.connected());
+        let is_alive = self.processor.as_ref().is_some_and(|processor| processor.is_alive());
         warn!(parent: &self.equipment.span, events = unanswered.len(), is_alive, "an event processor panicked or stopped");
         let in_flight = self.tracker.in_flight();
         if is_alive || in_flight == 1 {
@@ -44,6 +47,8 @@ impl ConsumerWorker {
         }
         if is_alive {
             self.after_answers(ctx);
+        } else if self.processor.as_ref().is_some_and(EventProcessor::is_intake) {
+            self.end(Outcome::Failed { events: Vec::new(), cause: NOBODY_TAKES.to_owned() }, ctx);
         } else if self.equipment.processors.are_renewable() {
             self.processor = None;
             self.get_processor(ctx);
@@ -77,6 +82,14 @@ impl ConsumerWorker {
         let mut late = 0u64;
         while let Some(sent) = self.deadlines.pop_front_if(|sent| sent.deadline <= now) {
             if self.tracker.is_in_flight(sent.id, sent.attempt) {
+                if let Awaited::Taker(taken) = &sent.awaits {
+                    let deadline = taken.get().map_or(now, |taken| *taken) + timeout;
+                    if deadline > now {
+                        let place = self.deadlines.partition_point(|other| other.deadline <= deadline);
+                        self.deadlines.insert(place, Sent { deadline, ..sent });
+                        continue;
+                    }
+                }
                 self.show_failed(sent.id, sent.attempt, FailureCause::TimedOut(timeout));
                 self.tracker.fail(sent.id, sent.attempt, FailureCause::TimedOut(timeout));
                 self.overdue.push(sent);
@@ -103,7 +116,9 @@ impl ConsumerWorker {
             self.overdue.drain(..).partition(|sent| self.tracker.is_open(sent.id));
         self.overdue = open;
         for sent in closed {
-            ctx.cancel_future(sent.answer);
+            if let Awaited::Reply(reply) = sent.awaits {
+                ctx.cancel_future(reply);
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use super::*;
 use crate::producer::event::ProducerEvent;
 use crate::producer::outcome::Outcome;
 
+const MAIN: &str = "orders";
+
 struct Door {
     admission: Arc<Admission>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -14,7 +16,8 @@ struct Door {
 impl Door {
     fn new(max_records: u64, max_bytes: u64) -> Self {
         let (task, commands) = mpsc::unbounded_channel();
-        Self { admission: Admission::new(max_records, max_bytes, task), commands, outcomes: Vec::new() }
+        let admission = Admission::new(MAIN.into(), max_records, max_bytes, task);
+        Self { admission, commands, outcomes: Vec::new() }
     }
 
     /// An event of so many bytes, its key included.
@@ -27,6 +30,23 @@ impl Door {
     fn admit(&mut self, bytes: usize) -> Admitted {
         let record = self.record(bytes);
         self.admission.admit(record, true)
+    }
+
+    /// An event of so many bytes for a stream.
+    fn admit_to(&mut self, stream: &str, bytes: usize) -> Admitted {
+        let event = ProducerEvent::new("k", vec![0; bytes - 1]).with_stream(stream);
+        let (record, outcome) = Record::new(event, Instant::now());
+        self.outcomes.push(outcome);
+        self.admission.admit(record, true)
+    }
+
+    /// Sends to a stream until an event has to wait. Returns how many do not.
+    fn fill(&mut self, stream: &str, bytes: usize) -> usize {
+        (0..).take_while(|_| matches!(self.admit_to(stream, bytes), Admitted::Now)).count()
+    }
+
+    fn is_throttled(&self) -> bool {
+        self.admission.is_throttled(MAIN)
     }
 
     /// What is through, by size.
@@ -49,21 +69,20 @@ fn sizes(records: &[Record]) -> Vec<u64> {
 fn events_are_let_through_up_to_the_count_and_again_below_nine_tenths_of_it() {
     let mut door = Door::new(10, 1_000_000);
     (1..=10).for_each(|bytes| assert!(matches!(door.admit(bytes), Admitted::Now)));
-    let throttled = door.admission.throttled();
-    assert!(*throttled.borrow());
+    assert!(door.is_throttled());
     (11..=14).for_each(|bytes| assert!(matches!(door.admit(bytes), Admitted::Later(_))));
     let mut through = door.through();
     assert_eq!(through.len(), 10);
     drop(through.pop());
-    assert!(*throttled.borrow() && door.through().is_empty(), "9 is not below 9");
+    assert!(door.is_throttled() && door.through().is_empty(), "9 is not below 9");
     drop(through.pop());
     let again = door.through();
     assert_eq!(sizes(&again), [11, 12]);
-    assert!(*throttled.borrow());
+    assert!(door.is_throttled());
     assert_eq!(door.admission.load().records, 10);
     drop(through);
     assert_eq!(sizes(&door.through()), [13, 14]);
-    assert!(!*throttled.borrow());
+    assert!(!door.is_throttled());
 }
 
 #[test]
@@ -97,10 +116,10 @@ fn what_waits_can_be_withdrawn_and_leaves_nothing_behind() {
     assert!(matches!(door.admit(5), Admitted::Now));
     let Admitted::Later(first) = door.admit(6) else { panic!() };
     let Admitted::Later(_) = door.admit(7) else { panic!() };
-    assert_eq!(door.admission.withdraw(first).map(|record| size(&record)), Some(6));
+    assert_eq!(door.admission.withdraw(&first).map(|record| size(&record)), Some(6));
     assert_eq!(sizes(&door.through()), [5]);
     assert_eq!(sizes(&door.through()), [7]);
-    assert!(door.admission.withdraw(first).is_none());
+    assert!(door.admission.withdraw(&first).is_none());
 }
 
 #[test]
@@ -110,7 +129,114 @@ fn a_closed_door_gives_back_what_waits_and_what_comes() {
     assert!(matches!(door.admit(6), Admitted::Later(_)));
     assert_eq!(sizes(&door.admission.close(SendReason::Stopped(None))), [6]);
     assert!(matches!(door.admit(7), Admitted::Closed(_, SendReason::Stopped(None))));
-    assert!(!*door.admission.throttled().borrow());
+    assert!(!door.is_throttled());
+}
+
+#[test]
+fn a_stream_that_is_stuck_leaves_room_for_others() {
+    let mut door = Door::new(100, 1_000_000);
+    assert_eq!(door.fill("dead", 5), 75);
+    let dead = door.through();
+    // Three quarters of what is left, again and again.
+    for _ in 0..1_000 {
+        assert!(matches!(door.admit(5), Admitted::Now));
+        assert_eq!(door.through().len(), 1);
+    }
+    assert_eq!(door.fill("dead too", 5), 18);
+    assert_eq!(door.fill(MAIN, 5), 5);
+    assert_eq!(door.admission.load().records, 98);
+    assert!(door.admission.is_throttled("dead") && door.is_throttled());
+    drop(dead);
+    assert!(!door.is_throttled() && door.admission.load().records < 98);
+}
+
+#[test]
+fn bytes_are_shared_as_well() {
+    let mut door = Door::new(1_000, 100_000);
+    assert_eq!(door.fill("dead", 5_000), 15);
+    let _dead = door.through();
+    // The first event of a stream may take all that is left.
+    assert!(matches!(door.admit(25_000), Admitted::Now));
+    assert!(matches!(door.admit(5), Admitted::Later(_)));
+    assert_eq!(door.through().len(), 1);
+    assert_eq!(sizes(&door.through()), [5]);
+}
+
+#[test]
+fn a_stream_by_itself_has_all_the_room_and_shares_it_when_another_comes() {
+    let mut door = Door::new(100, 1_000_000);
+    assert_eq!(door.fill(MAIN, 5), 100);
+    let mut through = door.through();
+    assert!(matches!(door.admit_to("other", 7), Admitted::Later(_)));
+    // What waits for it goes before what waits for a stream with more than its share.
+    drop(through.pop());
+    assert_eq!(sizes(&door.through()), [7]);
+    through.truncate(70);
+    assert!(door.is_throttled(), "70 are not below nine tenths of 75");
+    through.truncate(67);
+    assert_eq!(sizes(&door.through()), [5]);
+}
+
+#[test]
+fn what_waits_for_one_of_two_streams_goes_in_its_order() {
+    let mut door = Door::new(4, 1_000_000);
+    assert_eq!(door.fill("a", 9), 3);
+    assert!(matches!(door.admit_to("b", 9), Admitted::Now));
+    for bytes in [10, 12, 14] {
+        assert!(matches!(door.admit_to("b", bytes), Admitted::Later(_)));
+        assert!(matches!(door.admit_to("c", bytes + 1), Admitted::Later(_)));
+    }
+    drop(door.through());
+    let mut order = Vec::new();
+    loop {
+        let next = door.through();
+        if next.is_empty() {
+            break;
+        }
+        order.extend(sizes(&next));
+    }
+    order.retain(|bytes| *bytes != 9);
+    assert_eq!(order.len(), 6);
+    let of = |rest: u64| order.iter().filter(|bytes| **bytes % 2 == rest).copied().collect::<Vec<_>>();
+    assert_eq!((of(0), of(1)), (vec![10, 12, 14], vec![11, 13, 15]));
+    assert_eq!(door.admission.load().waiting, 0);
+}
+
+#[tokio::test]
+async fn room_is_awaited_by_stream() {
+    let mut door = Door::new(100, 1_000_000);
+    door.fill("dead", 5);
+    assert_eq!(door.fill(MAIN, 5), 18);
+    let admission = Arc::clone(&door.admission);
+    let room = tokio::spawn(async move { admission.room(MAIN).await });
+    let admission = Arc::clone(&door.admission);
+    let dead = tokio::spawn(async move { admission.room("dead").await });
+    tokio::task::yield_now().await;
+    assert!(!room.is_finished() && !dead.is_finished());
+    let (dead_ones, live): (Vec<_>, Vec<_>) = door
+        .through()
+        .into_iter()
+        .partition(|record| record.event().unwrap().stream.as_deref() == Some("dead"));
+    drop(live);
+    room.await.unwrap();
+    assert!(!dead.is_finished());
+    drop(dead_ones);
+    dead.await.unwrap();
+}
+
+#[test]
+fn a_stream_without_events_is_forgotten() {
+    let mut door = Door::new(10, 1_000_000);
+    for stream in 0..1_000 {
+        assert!(matches!(door.admit_to(&format!("stream-{stream}"), 5), Admitted::Now));
+        drop(door.through());
+    }
+    door.fill("a", 5);
+    door.fill("b", 5);
+    drop(door.through());
+    while !door.through().is_empty() {}
+    let state = door.admission.lock();
+    assert!(state.streams.is_empty() && state.throttled.is_empty());
 }
 
 #[test]

@@ -7,21 +7,48 @@ use actix::prelude::*;
 use super::Outbox;
 use super::error::OutboxError;
 use super::outcome::{Accepted, OutboxStopped};
-use crate::producer::{MessageId, ProducerEvent};
+use crate::producer::actor::{Unsent, answer};
+use crate::producer::{
+    MessageId, ProducerEvent, Send, SendError, SendFailed, SendReason, SendSuccessful, SendWithCallback,
+};
 
-/// Accepts what it is told by [`SendDurably`], in the order of the messages, and answers when it is on the disk.
+/// Sends durably what it is told by the messages of a [`KinesisProducerActor`](crate::producer::KinesisProducerActor), in
+/// their order: an application has its address in place of that one's, and no other change. An event is on the disk
+/// before it is sent.
 ///
-/// Beyond the bounds of the outbox it answers [`OutboxReason::Full`](super::OutboxReason::Full) at once: it never keeps
-/// messages waiting for room.
+/// | message | its answer, and when |
+/// |---|---|
+/// | [`SendDurably`] | accepted or not, when it is on the disk: from then on it is sent whatever happens to the process |
+/// | [`SendWithCallback`] | [`SendSuccessful`] when its stream has it; else [`SendFailed`] with the event |
+/// | [`Send`] | none. What is not accepted, or is parked, is logged and told to its recipient if it has one |
+///
+/// A [`SendFailed`] says with [`SendReason::Outbox`] that the outbox did not take the event, and with [`SendReason::Kept`]
+/// that it ends and keeps it, which is no reason to send it again. One that is
+/// [`SendReason::Refused`] is parked as well: send the event again, or have the parked one tried again, not both. A
+/// process that is killed answers nothing, and its events are sent all the same: by the next one, which tells the recipient
+/// of [`OutboxBuilder::outcomes`](super::OutboxBuilder::outcomes) alone. Who waits for an answer has the event in memory
+/// until then.
+///
+/// While the disk does not keep up, it takes no message; its mailbox then fills. When the outbox is full, it answers
+/// [`OutboxReason::Full`](super::OutboxReason::Full) at once, since it may be so for hours.
 #[derive(Debug)]
 pub struct OutboxActor {
     outbox: Outbox,
+    unsent: Unsent,
 }
 
 impl OutboxActor {
     /// An actor on an outbox, which may be used directly as well and by other actors.
     pub fn new(outbox: Outbox) -> Self {
-        Self { outbox }
+        Self { outbox, unsent: Unsent::default() }
+    }
+
+    /// Takes the next message when the disk keeps up.
+    fn pace(&self, context: &mut Context<Self>) {
+        if self.outbox.is_behind() {
+            let outbox = self.outbox.clone();
+            context.wait(async move { outbox.eased().await }.into_actor(self));
+        }
     }
 }
 
@@ -64,8 +91,50 @@ pub struct StopOutbox {
 impl Handler<SendDurably> for OutboxActor {
     type Result = ResponseFuture<Result<Accepted, OutboxError>>;
 
-    fn handle(&mut self, message: SendDurably, _: &mut Self::Context) -> Self::Result {
-        Box::pin(self.outbox.send_with_id(message.event, message.message_id))
+    fn handle(&mut self, message: SendDurably, context: &mut Self::Context) -> Self::Result {
+        let accepting = self.outbox.send_with_id(message.event, message.message_id);
+        self.pace(context);
+        Box::pin(accepting)
+    }
+}
+
+impl Handler<SendWithCallback> for OutboxActor {
+    type Result = ResponseFuture<Result<SendSuccessful, SendFailed>>;
+
+    fn handle(&mut self, message: SendWithCallback, context: &mut Self::Context) -> Self::Result {
+        let SendWithCallback { event, message_id, successes, failures } = message;
+        let delivering = self.outbox.deliver(event, message_id.clone());
+        self.pace(context);
+        Box::pin(answer(delivering, message_id, successes, failures))
+    }
+}
+
+impl Handler<Send> for OutboxActor {
+    type Result = ();
+
+    fn handle(&mut self, Send { event, failures }: Send, context: &mut Self::Context) {
+        let unsent = self.unsent.clone();
+        let Some(failures) = failures else {
+            let accepting = self.outbox.send(event);
+            actix::spawn(async move {
+                if let Err(OutboxError { event, reason }) = accepting.await {
+                    unsent.note(&SendError::new(event, reason.into()));
+                }
+            });
+            return self.pace(context);
+        };
+        let delivering = self.outbox.deliver(event, MessageId::random());
+        actix::spawn(async move {
+            match delivering.await {
+                // What is kept will be sent.
+                Ok(_) | Err(SendError { reason: SendReason::Kept, .. }) => {}
+                Err(error) => {
+                    unsent.note(&error);
+                    failures.do_send(error);
+                }
+            }
+        });
+        self.pace(context);
     }
 }
 

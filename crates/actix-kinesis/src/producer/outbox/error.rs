@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::store::StoreError;
-use crate::producer::{InvalidEvent, ProducerError, ProducerEvent};
+use crate::producer::{InvalidEvent, ProducerError, ProducerEvent, SendReason};
 
 /// Why an outbox could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -65,4 +65,14 @@ pub enum OutboxReason {
          start of the process for instance"
     )]
     Ended(Arc<str>),
+}
+
+/// An invalid event is one for a producer as well.
+impl From<OutboxReason> for SendReason {
+    fn from(reason: OutboxReason) -> Self {
+        match reason {
+            OutboxReason::Invalid(invalid) => Self::Invalid(invalid),
+            reason => Self::Outbox(Arc::new(reason)),
+        }
+    }
 }

@@ -1,40 +1,48 @@
 //! The task of an outbox: between the senders, the disk and the producer.
 
-use std::collections::BTreeMap;
+mod end;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use actix::Recipient;
-
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::backlog::Backlog;
-use super::disk::{Disk, Finished, Step, Turn};
+use super::disk::{Disk, Ended, Finished, Look, Removal, Step};
 use super::error::{OutboxError, OutboxReason};
 use super::outcome::{Accepted, OutboxOutcome, OutboxStatus, OutboxStopped, Parked};
 use super::room::Room;
-use super::store::{Entry, Kept, StoreError};
+use super::store::{Contents, Entry, Kept, Row, StoreError, Unreadable};
 use crate::producer::{KinesisProducer, MessageId, Outcome, SendReason};
+use end::Stop;
 
 /// Commands that are taken up in one go.
 const TAKEN: usize = 1_024;
 /// Events that are read in one go.
 const READ: usize = 1_000;
-/// How long after the deadline of a stop the disk may take to note what was sent.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// What the handles of an outbox ask of its task.
 #[derive(Debug)]
 pub(super) enum Command {
-    Accept { kept: Kept, done: oneshot::Sender<Result<Accepted, OutboxError>> },
+    Accept { kept: Kept, answers: Answers },
     List { after: u64, limit: usize, done: oneshot::Sender<Result<Vec<Parked>, Arc<StoreError>>> },
+    Unreadable { after: u64, limit: usize, done: oneshot::Sender<Vec<Unreadable>> },
     Retry { number: u64, done: oneshot::Sender<bool> },
     Discard { number: u64, done: oneshot::Sender<bool> },
     Stop { deadline: Instant, done: oneshot::Sender<OutboxStopped> },
+}
+
+/// Who waits for what becomes of an event. What is dropped unanswered is kept if it was accepted.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) accepted: oneshot::Sender<Result<Accepted, OutboxError>>,
+    pub(super) outcome: Option<oneshot::Sender<Outcome>>,
 }
 
 /// What the task shows of itself, and when the first in line was accepted.
@@ -57,17 +65,16 @@ pub(super) struct Keeper {
     disk: Disk,
     backlog: Backlog,
     parked: BTreeMap<u64, Entry>,
+    unreadable: BTreeMap<u64, Unreadable>,
+    /// Who waits for the outcomes of events, by their numbers.
+    listeners: HashMap<u64, oneshot::Sender<Outcome>>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     next_number: u64,
     accepted: u64,
     sent: u64,
+    /// Sent, and not yet taken out.
+    unnoted: u64,
     stop: Option<Stop>,
-}
-
-struct Stop {
-    deadline: Instant,
-    sent_before: u64,
-    done: Vec<oneshot::Sender<OutboxStopped>>,
 }
 
 impl Keeper {
@@ -78,8 +85,10 @@ impl Keeper {
         outcomes: Option<Recipient<OutboxOutcome>>,
         disk: Disk,
         backlog: Backlog,
-        entries: Vec<Entry>,
+        Contents { entries, unreadable }: Contents,
     ) -> Self {
+        let numbers =
+            entries.last().map(|it| it.number).into_iter().chain(unreadable.last().map(|it| it.number));
         let mut keeper = Self {
             producer,
             room,
@@ -88,10 +97,13 @@ impl Keeper {
             disk,
             backlog,
             parked: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            listeners: HashMap::new(),
             under_way: FuturesUnordered::new(),
-            next_number: entries.last().map_or(1, |last| last.number + 1),
+            next_number: numbers.max().map_or(1, |last| last.saturating_add(1)),
             accepted: 0,
             sent: 0,
+            unnoted: 0,
             stop: None,
         };
         let stream: Arc<str> = keeper.producer.conf.stream_name.as_str().into();
@@ -102,6 +114,10 @@ impl Keeper {
                 Some(_) => drop(keeper.parked.insert(entry.number, entry)),
                 None => keeper.backlog.add(&entry),
             }
+        }
+        for unreadable in unreadable {
+            keeper.room.found(unreadable.bytes);
+            keeper.set_aside(unreadable);
         }
         keeper.show();
         keeper
@@ -154,18 +170,22 @@ impl Keeper {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Accept { kept, done } => match self.disk.error() {
+            Command::Accept { kept, answers } => match self.disk.cannot_write() {
                 // The next turn shows whether the disk can be used again.
-                Some(error) => refuse(&self.room, kept, done, OutboxReason::Store(Arc::clone(error))),
+                Some(error) => refuse(&self.room, kept, answers, OutboxReason::Store(Arc::clone(error))),
                 None => {
                     let number = self.new_number();
-                    self.disk.push(Step::Accept { number, kept, done });
+                    self.disk.push(Step::Accept { number, kept, answers });
                 }
             },
             Command::List { after, limit, done } => {
                 let numbers = self.parked.range(after.saturating_add(1)..).map(|(number, _)| *number);
                 let numbers = numbers.take(limit).collect();
-                self.disk.push(Step::List { numbers, done });
+                self.disk.look(Look::List { numbers, done });
+            }
+            Command::Unreadable { after, limit, done } => {
+                let unreadable = self.unreadable.range(after.saturating_add(1)..).map(|(_, it)| it.clone());
+                let _ = done.send(unreadable.take(limit).collect());
             }
             Command::Retry { number, done } => match self.parked.remove(&number) {
                 Some(entry) => {
@@ -174,51 +194,51 @@ impl Keeper {
                 }
                 None => drop(done.send(false)),
             },
-            Command::Discard { number, done } => match self.parked.remove(&number) {
-                Some(entry) => self.disk.push(Step::Discard { entry, done }),
-                None => drop(done.send(false)),
-            },
+            Command::Discard { number, done } => {
+                let parked = self.parked.remove(&number).map(|it| it.bytes);
+                match parked.or_else(|| self.unreadable.remove(&number).map(|it| it.bytes)) {
+                    Some(bytes) => self.disk.push(Step::Discard { number, bytes, done }),
+                    None => drop(done.send(false)),
+                }
+            }
             Command::Stop { deadline, done } => self.stop_by(deadline, Some(done)),
         }
     }
 
-    fn stop_by(&mut self, deadline: Instant, done: Option<oneshot::Sender<OutboxStopped>>) {
-        self.room.close(OutboxReason::Stopped);
-        let sent_before = self.sent;
-        let stop = self.stop.get_or_insert(Stop { deadline, sent_before, done: Vec::new() });
-        stop.deadline = stop.deadline.min(deadline);
-        stop.done.extend(done);
-    }
-
     /// Lets the disk read the events that are to be sent next.
     fn read_next(&mut self) {
-        while self.disk.error().is_none()
-            && self.disk.queued() < READ
+        while self.disk.cannot_read().is_none()
+            && self.disk.looks() < READ
             && let Some(number) = self.backlog.next()
         {
-            self.disk.push(Step::Read { number });
+            self.disk.look(Look::Read { number });
         }
     }
 
     fn finished(&mut self, finished: Finished) {
-        let Turn { steps, failed } = self.disk.back(finished, Instant::now());
-        match failed {
-            Some(error) => self.failed(steps.into_iter().map(|(step, _)| step), &error),
-            None => steps.into_iter().for_each(|(step, read)| self.made(step, read)),
+        let Ended { steps, removals, written, looks } = self.disk.back(finished, Instant::now());
+        match written {
+            Ok(()) => {
+                steps.into_iter().for_each(|step| self.made(step));
+                for bytes in removals.into_iter().filter_map(|removal| removal.bytes) {
+                    self.unnoted -= 1;
+                    self.room.give_back(bytes);
+                }
+            }
+            Err(error) => self.unwritten(steps, removals, &error),
         }
+        looks.into_iter().for_each(|(look, rows)| self.found(look, rows));
     }
 
-    fn made(&mut self, step: Step, read: Vec<Option<Kept>>) {
+    fn made(&mut self, step: Step) {
         match step {
-            Step::Accept { number, kept, done } => {
+            Step::Accept { number, kept, answers } => {
                 self.room.saved(kept.bytes(), true);
                 self.accepted += 1;
                 self.backlog.add(&Entry::of(number, &kept));
+                answers.outcome.map(|listener| self.listeners.insert(number, listener));
                 // A sender that no longer listens has an event that is sent.
-                let _ = done.send(Ok(Accepted { message_id: kept.message_id }));
-            }
-            Step::Remove { number } => {
-                self.backlog.settled(number).into_iter().for_each(|bytes| self.room.give_back(bytes));
+                let _ = answers.accepted.send(Ok(Accepted { message_id: kept.message_id }));
             }
             Step::Park { parked } => {
                 self.backlog.settled(parked.number);
@@ -236,51 +256,76 @@ impl Keeper {
                 self.backlog.add(&entry);
                 let _ = done.send(true);
             }
-            Step::Discard { entry, done } => {
-                self.room.give_back(entry.bytes);
+            Step::Discard { bytes, done, .. } => {
+                self.room.give_back(bytes);
                 let _ = done.send(true);
             }
-            Step::List { numbers, done } => {
-                let parked = numbers.into_iter().zip(read).filter_map(|(number, kept)| {
-                    let reason = self.parked.get(&number)?.parked.clone()?;
-                    let Kept { message_id, event, accepted } = kept?;
-                    Some(Parked { number, message_id, event, accepted, reason })
-                });
-                let _ = done.send(Ok(parked.collect()));
-            }
-            Step::Read { number } => match read.into_iter().flatten().next() {
-                Some(kept) => self.hand_on(number, kept),
-                None => {
-                    tracing::error!(number, "an event that was accepted is no longer in the outbox");
-                    self.backlog.settled(number).into_iter().for_each(|bytes| self.room.give_back(bytes));
-                }
-            },
         }
     }
 
-    /// What was not done is done later, except for what somebody can be told of.
-    fn failed(&mut self, steps: impl Iterator<Item = Step>, error: &Arc<StoreError>) {
+    /// What could not be written is written later, except for what somebody can be told of.
+    fn unwritten(&mut self, steps: Vec<Step>, mut removals: Vec<Removal>, error: &Arc<StoreError>) {
         let mut again = Vec::new();
+        let reason = || OutboxReason::Store(Arc::clone(error));
         for step in steps {
             match step {
-                Step::Accept { number, kept, done } => {
-                    refuse(&self.room, kept, done, OutboxReason::Store(Arc::clone(error)));
-                    again.push(Step::Remove { number });
+                Step::Accept { number, kept, answers } => {
+                    refuse(&self.room, kept, answers, reason());
+                    removals.push(Removal { number, bytes: None });
                 }
-                Step::List { done, .. } => drop(done.send(Err(Arc::clone(error)))),
                 step => again.push(step),
             }
         }
         // What came meanwhile would be the next to try the disk, for all others that come.
         for step in self.disk.drain() {
             match step {
-                Step::Accept { kept, done, .. } => {
-                    refuse(&self.room, kept, done, OutboxReason::Store(Arc::clone(error)));
-                }
+                Step::Accept { kept, answers, .. } => refuse(&self.room, kept, answers, reason()),
                 step => again.push(step),
             }
         }
-        self.disk.push_first(again);
+        self.disk.again(again, removals);
+    }
+
+    fn found(&mut self, look: Look, rows: Vec<Row>) {
+        match look {
+            Look::Read { number } => {
+                let problem = match rows.into_iter().next() {
+                    Some(Row::Kept(kept)) => return self.hand_on(number, kept),
+                    Some(Row::Unreadable(problem)) => problem,
+                    Some(Row::Missing) | None => format!("row {number} is missing").into(),
+                };
+                let bytes = self.backlog.settled(number).unwrap_or_default();
+                self.set_aside(Unreadable { number, bytes, problem });
+            }
+            Look::List { numbers, done } => {
+                let mut parked = Vec::new();
+                for (number, row) in numbers.into_iter().zip(rows) {
+                    let Some(entry) = self.parked.get(&number) else { continue };
+                    match row {
+                        Row::Kept(Kept { message_id, event, accepted }) => {
+                            let reason = entry.parked.clone().unwrap_or_default();
+                            parked.push(Parked { number, message_id, event, accepted, reason });
+                        }
+                        Row::Unreadable(problem) => {
+                            let bytes = entry.bytes;
+                            self.parked.remove(&number);
+                            self.set_aside(Unreadable { number, bytes, problem });
+                        }
+                        Row::Missing => {}
+                    }
+                }
+                let _ = done.send(Ok(parked));
+            }
+        }
+    }
+
+    /// Nobody can send it: those behind it go on.
+    fn set_aside(&mut self, unreadable: Unreadable) {
+        let Unreadable { number, problem, .. } = &unreadable;
+        tracing::error!(number, %problem, "an event that was accepted cannot be read; it stays in the outbox");
+        self.tell(OutboxOutcome::Unreadable(unreadable.clone()));
+        self.listeners.remove(&unreadable.number);
+        self.unreadable.insert(unreadable.number, unreadable);
     }
 
     fn hand_on(&mut self, number: u64, kept: Kept) {
@@ -292,16 +337,24 @@ impl Keeper {
 
     fn done(&mut self, done: Done) {
         let Done { number, message_id, accepted, outcome } = done;
+        let is_last = outcome.as_ref().err().is_none_or(|error| is_refused(&error.reason));
+        if is_last && let Some(listener) = self.listeners.remove(&number) {
+            // It may listen no longer.
+            let _ = listener.send(outcome.clone());
+        }
         let error = match outcome {
             Ok(result) => {
                 self.sent += 1;
                 self.tell(OutboxOutcome::Sent { message_id, result });
-                return self.disk.push(Step::Remove { number });
+                // It makes room for others at once: that it is sent may be noted much later, on a disk that fails.
+                let bytes = self.backlog.settled(number);
+                self.unnoted += u64::from(bytes.is_some());
+                return self.disk.remove(Removal { number, bytes });
             }
             Err(error) => error,
         };
-        match error.reason {
-            SendReason::Refused(_) | SendReason::Invalid(_) => {
+        match &error.reason {
+            reason if is_refused(reason) => {
                 let reason: Arc<str> = error.reason.to_string().into();
                 tracing::error!(%message_id, %reason, "an event is parked in the outbox");
                 let parked = Parked { number, message_id, event: error.event, accepted, reason };
@@ -321,51 +374,6 @@ impl Keeper {
         self.outcomes.iter().for_each(|recipient| recipient.do_send(outcome.clone()));
     }
 
-    /// Ends the producer, notes what it has sent, and gives back what has not come to the disk.
-    async fn wind_up(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
-        self.room.close(OutboxReason::Stopped);
-        self.producer.stop(Duration::ZERO).await;
-        while let Some(done) = self.under_way.next().await {
-            self.done(done);
-        }
-        let until = Instant::now() + GRACE;
-        self.disk.hurry(Instant::now());
-        while !self.disk.is_idle() {
-            self.disk.turn(Instant::now());
-            match timeout_at(until, self.disk.finished()).await {
-                Ok(Some(finished)) => self.finished(finished),
-                _ => break,
-            }
-            if self.disk.error().is_some() {
-                break;
-            }
-        }
-        for step in self.disk.drain() {
-            if let Step::Accept { kept, done, .. } = step {
-                refuse(&self.room, kept, done, OutboxReason::Stopped);
-            }
-        }
-        self.show();
-        let (left, parked) = (self.backlog.len(), self.parked.len() as u64);
-        commands.close();
-        let mut waiting = self.stop.take();
-        while let Ok(command) = commands.try_recv() {
-            match command {
-                Command::Accept { kept, done } => refuse(&self.room, kept, done, OutboxReason::Stopped),
-                Command::Stop { done, .. } => waiting.as_mut().map_or((), |stop| stop.done.push(done)),
-                _ => {}
-            }
-        }
-        self.disk.close().await;
-        if let Some(stop) = waiting {
-            let stopped = OutboxStopped { sent: self.sent - stop.sent_before, left, parked };
-            for done in stop.done {
-                // Whoever asked may have gone.
-                let _ = done.send(stopped);
-            }
-        }
-    }
-
     fn new_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number - 1
@@ -375,24 +383,26 @@ impl Keeper {
         let status = OutboxStatus {
             accepted: self.accepted,
             sent: self.sent,
-            waiting: self.backlog.len(),
+            waiting: self.backlog.len() + self.unnoted,
             under_way: self.backlog.under_way(),
+            unnoted: self.unnoted,
             parked: self.parked.len() as u64,
-            disk_error: self.disk.error().map(ToString::to_string),
+            unreadable: self.unreadable.len() as u64,
+            disk_error: self.disk.cannot_write().or(self.disk.cannot_read()).map(ToString::to_string),
             ..OutboxStatus::default()
         };
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = (status, self.backlog.oldest());
     }
 }
 
+/// Whether the event itself is the cause, so that it is of no use to try again.
+fn is_refused(reason: &SendReason) -> bool {
+    matches!(reason, SendReason::Refused(_) | SendReason::Invalid(_))
+}
+
 /// Gives an event back.
-fn refuse(
-    room: &Room,
-    kept: Kept,
-    done: oneshot::Sender<Result<Accepted, OutboxError>>,
-    reason: OutboxReason,
-) {
+fn refuse(room: &Room, kept: Kept, answers: Answers, reason: OutboxReason) {
     room.saved(kept.bytes(), false);
     // A sender that no longer listens does not care.
-    let _ = done.send(Err(OutboxError::new(kept.event, reason)));
+    let _ = answers.accepted.send(Err(OutboxError::new(kept.event, reason)));
 }

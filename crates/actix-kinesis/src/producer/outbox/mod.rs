@@ -30,15 +30,20 @@
 //!   `ordering = partition-key`, which has one Kinesis record of a key under way and never gives one up for a later one.
 //!   That is the order in which each is stored for the first time; a copy may come behind later ones: `1 2 1 3`. A
 //!   parked event is the exception: those behind it go on, and when it is sent after all it goes behind them.
-//! - **Its stream** is settled when an event is accepted. Another `stream-name` at a later start is for later events.
+//! - **Its stream** is settled by its name when an event is accepted. Another `stream-name` at a later start is for later
+//!   events: those of before still go to the former stream, beside the others. A stream that is deleted and created again
+//!   under its name gets what was not yet sent. One that does not come again keeps its events waiting for ever.
 //! - **For ever.** While a stream cannot be reached, throttles, does not exist, or lacks a permission or a key, its
 //!   events wait and are tried again with the pauses of `retry-backoff`; nothing else is held up. `record-ttl`,
 //!   `fail-if-throttled` and `ordering` have no effect on an outbox.
 //! - **Parked.** An event that the service refuses for what it is, such as one that is larger than the stream allows, is
 //!   kept aside: counted, logged, and told to the recipient of [`OutboxBuilder::outcomes`]. [`Outbox::parked`] shows
 //!   it, [`Outbox::retry`] sends it again, [`Outbox::discard`] takes it out.
-//! - **Bounds.** `outbox.max-events` and `outbox.max-bytes` bound what is kept, parked events included. Beyond them, and
-//!   when more than `max-outstanding-requests` or `max-outstanding-bytes` wait for the disk, events are refused as
+//! - **Unreadable.** An event that cannot be read from the disk stays there as it is: counted, logged with its number, its
+//!   file and the cause, and told in the same way. Those behind it go on. [`Outbox::unreadable`] shows it,
+//!   [`Outbox::discard`] takes it out, and each start tries again.
+//! - **Bounds.** `outbox.max-events` and `outbox.max-bytes` bound what is kept, parked and unreadable events included. Beyond
+//!   them, and when more than `max-outstanding-requests` or `max-outstanding-bytes` wait for the disk, events are refused as
 //!   [`OutboxReason::Full`], or wait with [`Outbox::send_timeout`]. In memory are the events that are on their way to
 //!   the disk or to the service, and of each that waits its number, size and time, by partition key.
 //! - **Refused is refused.** An invalid event, or one that the disk does not take, comes back whole with its
@@ -46,11 +51,15 @@
 //!   cannot be told then.
 //!
 //! # The disk
-//! - **Full, read-only or failing**: events are refused with [`OutboxReason::Store`], what was accepted before stays, and
-//!   the disk is tried again after a pause of 100 ms to 5 s. What the service acknowledges meanwhile keeps its place
-//!   until that can be noted. A directory that cannot be written to at the start is an error of [`Outbox::open`].
-//! - **Damaged**: the whole file is checked at each start. One that is cut short, or not what was written, is an error that
-//!   names it. Nothing is repaired by guessing.
+//! - **Full, read-only or failing**: events are refused with [`OutboxReason::Store`], and the disk is tried again after a
+//!   pause of 100 ms to 5 s. What was accepted before is sent meanwhile, as long as it can be read. It keeps its place until
+//!   that can be noted, and is sent again if the process ends before: [`OutboxStatus::unnoted`] counts it. A directory that
+//!   cannot be written to at the start is an error of [`Outbox::open`].
+//! - **Damaged**: each event has a checksum, which is looked at whenever it is read. A file that is cut short, or not what
+//!   was written, is an error that names it, at the start or when the damage is met. Nothing is repaired by guessing.
+//! - **Time to open**: after a clean end a few milliseconds, and a look at the entry of each event. After a kill, a power
+//!   cut or a failure to write, the checksums of all that is kept are checked, which reads it once: some one or two seconds
+//!   for a GiB that the system has in memory, or as long as the disk takes to read it.
 //! - **In use**: a second outbox in the same directory is refused, in the same process or another.
 //! - The file grows to what was once kept, and keeps its size when the events are gone: the room is used again. With
 //!   events of 100 to 20,000 bytes it took some half again as much as is counted of them, and grew no further when it
@@ -64,14 +73,16 @@
 //! |---|---|
 //! | `outcome`, `error` | what an application is told |
 //! | `actor` | [`OutboxActor`] |
+//! | `builder` | [`OutboxBuilder`] |
 //! | `room` | how much is kept |
-//! | `keeper` | the task between the senders, the disk and the producer |
+//! | `keeper` | the task between the senders, the disk and the producer, and its end |
 //! | `backlog` | which events are sent next |
 //! | `disk` | the store behind a queue, on threads for blocking work |
 //! | `store`, `file`, `row` | [`OutboxStore`], and the one in a directory |
 
 mod actor;
 mod backlog;
+mod builder;
 mod disk;
 mod error;
 mod file;
@@ -83,35 +94,24 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use actix::Recipient;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{KinesisProducer, MessageId, ProducerBuilder, ProducerError, ProducerEvent, PutApi, far_away};
-use crate::config::{Ordering, ProducerConf};
-use backlog::{Backlog, Load};
-use disk::Disk;
-use keeper::{Board, Command, Keeper};
+use super::{InvalidEvent, MessageId, Outcome, ProducerEvent, SendError, SendReason, far_away};
+use crate::config::ProducerConf;
+use keeper::{Answers, Board, Command};
 use room::Room;
 
 pub use actor::{OutboxActor, SendDurably, StopOutbox};
+pub use builder::OutboxBuilder;
 pub use error::{OutboxError, OutboxOpenError, OutboxReason};
 pub use file::FileStore;
 pub use outcome::{Accepted, OutboxOutcome, OutboxStatus, OutboxStopped, Parked};
-pub use store::{Change, Entry, Kept, OutboxStore, StoreError};
-
-/// As long as a `record-ttl` can be: nothing expires in an outbox.
-const FOR_EVER: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
-
-/// Opens a store, on a thread for blocking work.
-type Source = Box<dyn FnOnce() -> Result<Box<dyn OutboxStore>, StoreError> + Send>;
+pub use store::{Change, Contents, Entry, Kept, OutboxStore, Row, StoreError, Unreadable};
 
 /// Keeps events on the disk until they are sent; see the [module](self). Cloning gives another handle of the same outbox.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl Outbox {
 
     /// Opens an outbox with more said about it.
     pub fn builder(conf: ProducerConf) -> OutboxBuilder {
-        OutboxBuilder { producer: KinesisProducer::builder(conf), store: None, outcomes: None }
+        OutboxBuilder::new(conf)
     }
 
     /// Accepts an event. It takes its place behind the events that were handed over before by the time that this returns;
@@ -155,10 +155,39 @@ impl Outbox {
         event: ProducerEvent,
         message_id: MessageId,
     ) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
+        self.submit(event, message_id, None)
+    }
+
+    /// As [`send_with_id`](Self::send_with_id), and resolves with what became of it, as a producer does.
+    fn deliver(
+        &self,
+        event: ProducerEvent,
+        message_id: MessageId,
+    ) -> impl Future<Output = Outcome> + Send + use<> {
+        let (listener, outcome) = oneshot::channel();
+        let whole = event.clone();
+        let accepting = self.submit(event, message_id, Some(listener));
+        async move {
+            if let Err(OutboxError { event, reason }) = accepting.await {
+                return Err(SendError::new(event, reason.into()));
+            }
+            match outcome.await {
+                Ok(outcome) => outcome.map_err(|error| SendError { event: whole, ..error }),
+                Err(_) => Err(SendError::new(whole, SendReason::Kept)),
+            }
+        }
+    }
+
+    fn submit(
+        &self,
+        event: ProducerEvent,
+        message_id: MessageId,
+        outcome: Option<oneshot::Sender<Outcome>>,
+    ) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
         let kept = self.kept(&event, message_id);
         let taken = self.check(&kept).and_then(|()| self.room.take(kept.bytes()));
         let handed_over = match taken {
-            Ok(()) => Ok(self.hand_over(kept, event)),
+            Ok(()) => Ok(self.hand_over(kept, event, outcome)),
             Err(reason) => Err(OutboxError::new(event, reason)),
         };
         async move { handed_over?.await }
@@ -183,7 +212,7 @@ impl Outbox {
             let mut freed = pin!(self.room.freed());
             freed.as_mut().enable();
             match self.room.take(kept.bytes()) {
-                Ok(()) => return self.hand_over(kept, event).await,
+                Ok(()) => return self.hand_over(kept, event, None).await,
                 Err(OutboxReason::Full) if timeout_at(deadline, freed).await.is_ok() => {}
                 Err(reason) => return Err(OutboxError::new(event, reason)),
             }
@@ -210,7 +239,17 @@ impl Outbox {
         retried.await.map_err(|_| self.reason())
     }
 
-    /// Takes out a parked event, which is not sent then. False if none is parked under this number.
+    /// The first `limit` events that cannot be read whose numbers are above `after`, which is 0 for all.
+    ///
+    /// # Errors
+    /// When the outbox does not run.
+    pub async fn unreadable(&self, after: u64, limit: usize) -> Result<Vec<Unreadable>, OutboxReason> {
+        let (done, unreadable) = oneshot::channel();
+        self.command(Command::Unreadable { after, limit, done });
+        unreadable.await.map_err(|_| self.reason())
+    }
+
+    /// Takes out an event that is parked or cannot be read. It is lost then. False if there is none under this number.
     ///
     /// # Errors
     /// When the outbox does not run.
@@ -238,6 +277,22 @@ impl Outbox {
         stopped.await.unwrap_or_default()
     }
 
+    /// Resolves when the disk keeps up: at once, but for the time that many events wait for it.
+    async fn eased(&self) {
+        loop {
+            let mut freed = pin!(self.room.freed());
+            freed.as_mut().enable();
+            if !self.is_behind() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.room.is_behind(self.conf.max_record_size)
+    }
+
     /// What is kept of an event: with the name of its stream, for that of the configuration may be another at the next
     /// start.
     fn kept(&self, event: &ProducerEvent, message_id: MessageId) -> Kept {
@@ -247,9 +302,12 @@ impl Outbox {
     }
 
     fn check(&self, kept: &Kept) -> Result<(), OutboxReason> {
-        kept.event
-            .check(self.conf.max_record_size)
-            .map_err(|invalid| OutboxReason::Invalid(Arc::new(invalid)))
+        let (bytes, max) = (kept.bytes(), self.conf.outbox.max_bytes);
+        let checked = match kept.event.check(self.conf.max_record_size) {
+            Ok(()) if bytes > max => Err(InvalidEvent::TooLargeToKeep { bytes, max }),
+            checked => checked,
+        };
+        checked.map_err(|invalid| OutboxReason::Invalid(Arc::new(invalid)))
     }
 
     /// Hands over an event that has room. As `event` it comes back.
@@ -257,10 +315,11 @@ impl Outbox {
         &self,
         kept: Kept,
         event: ProducerEvent,
+        outcome: Option<oneshot::Sender<Outcome>>,
     ) -> impl Future<Output = Result<Accepted, OutboxError>> + Send + use<> {
         let room = Arc::clone(&self.room);
         let (done, accepted) = oneshot::channel();
-        self.command(Command::Accept { kept, done });
+        self.command(Command::Accept { kept, answers: Answers { accepted: done, outcome } });
         async move {
             match accepted.await {
                 Ok(accepted) => accepted.map_err(|error| OutboxError::new(event, error.reason)),
@@ -277,86 +336,5 @@ impl Outbox {
 
     fn reason(&self) -> OutboxReason {
         self.room.closed().unwrap_or(OutboxReason::Stopped)
-    }
-}
-
-/// What is said about an outbox before it opens.
-#[derive(Debug)]
-#[must_use = "an outbox opens with `open`"]
-pub struct OutboxBuilder {
-    producer: ProducerBuilder,
-    store: Option<Box<dyn OutboxStore>>,
-    outcomes: Option<Recipient<OutboxOutcome>>,
-}
-
-impl OutboxBuilder {
-    /// Takes AWS credentials from here instead of the SDK's default chain.
-    pub fn credentials(mut self, provider: SharedCredentialsProvider) -> Self {
-        self.producer = self.producer.credentials(provider);
-        self
-    }
-
-    /// Writes to other streams than those of AWS, simulated ones for instance.
-    pub fn api(mut self, api: Arc<dyn PutApi>) -> Self {
-        self.producer = self.producer.api(api);
-        self
-    }
-
-    /// Makes all that is left to chance (jitter) follow from a number.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.producer = self.producer.seed(seed);
-        self
-    }
-
-    /// Keeps events there instead of in `outbox.path`.
-    pub fn store(mut self, store: impl OutboxStore) -> Self {
-        self.store = Some(Box::new(store));
-        self
-    }
-
-    /// Who is told what became of each accepted event, of those of former processes too.
-    pub fn outcomes(mut self, recipient: Recipient<OutboxOutcome>) -> Self {
-        self.outcomes = Some(recipient);
-        self
-    }
-
-    /// Opens the outbox; see [`Outbox::open`].
-    ///
-    /// # Errors
-    /// When the directory is in use, damaged or cannot be written to, or its producer cannot be started.
-    pub async fn open(self) -> Result<Outbox, OutboxOpenError> {
-        let Self { mut producer, store, outcomes } = self;
-        producer.conf.validate().map_err(ProducerError::from)?;
-        let runtime = Handle::try_current().map_err(|_| ProducerError::NoRuntime)?;
-        let random = producer.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let path = producer.conf.outbox.path.take().map(PathBuf::from);
-        let from: Source = match (store, path) {
-            (Some(store), _) => Box::new(|| Ok(store)),
-            (None, Some(path)) => Box::new(move || Ok(Box::new(FileStore::open(&path)?))),
-            (None, None) => return Err(OutboxOpenError::NoPath),
-        };
-        producer.conf.ordering = Ordering::PartitionKey;
-        producer.conf.record_ttl = FOR_EVER;
-        producer.conf.fail_if_throttled = false;
-        let producer = producer.start().await?;
-        let opened = runtime.spawn_blocking(move || {
-            let mut store = from()?;
-            let entries = store.entries()?;
-            Ok::<_, StoreError>((store, entries))
-        });
-        let opened = opened.await.map_err(|error| OutboxOpenError::Panicked(error.to_string()))?;
-        let (store, entries) = opened?;
-
-        let conf = Arc::clone(&producer.conf);
-        let under_way = Load { events: conf.max_outstanding_requests, bytes: conf.max_outstanding_bytes };
-        let kept = Load { events: conf.outbox.max_events, bytes: conf.outbox.max_bytes };
-        let room = Room::new(kept, under_way);
-        let board = Board::new(Mutex::default());
-        let (disk, backlog) = (Disk::new(store, random), Backlog::new(under_way));
-        let keeper =
-            Keeper::new(producer, Arc::clone(&room), Arc::clone(&board), outcomes, disk, backlog, entries);
-        let (commands, received) = mpsc::unbounded_channel();
-        runtime.spawn(keeper.run(received));
-        Ok(Outbox { commands, room, board, conf })
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::Message;
 
+use super::store::Unreadable;
 use crate::producer::{MessageId, ProducerEvent, PutResult};
 
 /// An event is on the disk, and will be sent.
@@ -30,6 +31,8 @@ pub enum OutboxOutcome {
     },
     /// The service refuses it for good, and it is kept aside: see [`Outbox::parked`](super::Outbox::parked).
     Parked(Parked),
+    /// It was accepted and cannot be read from the disk: see [`Outbox::unreadable`](super::Outbox::unreadable).
+    Unreadable(Unreadable),
 }
 
 /// An event that is kept aside since the service refuses it.
@@ -58,6 +61,8 @@ pub struct OutboxStopped {
     pub left: u64,
     /// Kept on the disk and parked.
     pub parked: u64,
+    /// Kept on the disk, and unreadable.
+    pub unreadable: u64,
 }
 
 /// How an outbox is doing.
@@ -68,16 +73,21 @@ pub struct OutboxStatus {
     pub accepted: u64,
     /// Events that were sent since the start.
     pub sent: u64,
-    /// Events that are accepted, and neither sent nor parked.
+    /// Events that are accepted, and neither sent and taken out nor kept aside.
     pub waiting: u64,
-    /// Of those that wait, the ones that the producer has, and those that are sent and not yet taken out.
+    /// Of those that wait, the ones that the producer has.
     pub under_way: u64,
+    /// Of those that wait, the ones that are stored in their streams and not yet taken out. They are sent again if the
+    /// process ends now.
+    pub unnoted: u64,
     /// Events that the service refuses, kept aside.
     pub parked: u64,
+    /// Events that cannot be read from the disk, kept aside.
+    pub unreadable: u64,
     /// What is kept or on its way to the disk, as `outbox.max-bytes` counts it. The file may be larger.
     pub bytes: u64,
     /// How long the first of those that wait has waited, by the wall clock.
     pub oldest: Option<Duration>,
-    /// Why the disk cannot be used, while it cannot.
+    /// Why the disk cannot be written to, or not be read, while it cannot.
     pub disk_error: Option<String>,
 }

@@ -47,6 +47,14 @@ impl Room {
         Ok(())
     }
 
+    /// Whether one more event of so many bytes may have to wait for the disk to keep up.
+    pub(super) fn is_behind(&self, bytes: u64) -> bool {
+        let State { unsaved, closed, .. } = &*self.lock();
+        let fits =
+            unsaved.events < self.max_unsaved.events && unsaved.bytes + bytes <= self.max_unsaved.bytes;
+        closed.is_none() && unsaved.events > 0 && !fits
+    }
+
     /// An event was there at the start, whether or not there is room for it.
     pub(super) fn found(&self, bytes: u64) {
         self.lock().kept.add(bytes);

@@ -1,4 +1,5 @@
-//! The form in which events are kept: protobuf messages, so that fields can be added.
+//! The form in which events are kept: protobuf messages, so that fields can be added, each followed by a checksum
+//! of its number and itself, so that neither changed bytes nor the row of another event pass for it.
 
 use std::time::{Duration, SystemTime};
 
@@ -42,13 +43,15 @@ struct EntryRow {
 /// Why a row cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RowError {
+    #[error("its checksum is another")]
+    Checksum,
     #[error(transparent)]
     Form(#[from] DecodeError),
     #[error("a hash key of {0} bytes")]
     HashKey(usize),
 }
 
-pub(super) fn encode_event(kept: &Kept) -> Vec<u8> {
+pub(super) fn encode_event(number: u64, kept: &Kept) -> Vec<u8> {
     let event = &kept.event;
     let row = EventRow {
         message_id: kept.message_id.as_str().to_owned(),
@@ -58,11 +61,11 @@ pub(super) fn encode_event(kept: &Kept) -> Vec<u8> {
         payload: event.payload.clone(),
         accepted_millis: millis(kept.accepted),
     };
-    row.encode_to_vec()
+    sealed(number, &row)
 }
 
-pub(super) fn decode_event(row: &[u8]) -> Result<Kept, RowError> {
-    let row = EventRow::decode(row)?;
+pub(super) fn decode_event(number: u64, row: &[u8]) -> Result<Kept, RowError> {
+    let row = EventRow::decode(unsealed(number, row)?)?;
     let event = ProducerEvent {
         stream: row.stream.map(Into::into),
         partition_key: row.partition_key.into(),
@@ -80,11 +83,11 @@ pub(super) fn encode_entry(entry: &Entry) -> Vec<u8> {
         accepted_millis: millis(entry.accepted),
         parked: entry.parked.as_deref().map(str::to_owned),
     };
-    row.encode_to_vec()
+    sealed(entry.number, &row)
 }
 
 pub(super) fn decode_entry(number: u64, row: &[u8]) -> Result<Entry, RowError> {
-    let row = EntryRow::decode(row)?;
+    let row = EntryRow::decode(unsealed(number, row)?)?;
     Ok(Entry {
         number,
         stream: row.stream.map(Into::into),
@@ -93,6 +96,26 @@ pub(super) fn decode_entry(number: u64, row: &[u8]) -> Result<Entry, RowError> {
         accepted: instant(row.accepted_millis),
         parked: row.parked.map(Into::into),
     })
+}
+
+fn sealed(number: u64, row: &impl Message) -> Vec<u8> {
+    let mut row = row.encode_to_vec();
+    row.extend(checksum(number, &row));
+    row
+}
+
+fn unsealed(number: u64, row: &[u8]) -> Result<&[u8], RowError> {
+    match row.split_last_chunk() {
+        Some((row, expected)) if *expected == checksum(number, row) => Ok(row),
+        _ => Err(RowError::Checksum),
+    }
+}
+
+fn checksum(number: u64, row: &[u8]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_be_bytes());
+    hasher.update(row);
+    hasher.finalize().to_be_bytes()
 }
 
 fn hash_key(bytes: &[u8]) -> Result<HashKey, RowError> {

@@ -16,17 +16,18 @@ const OVERHEAD: u64 = 128;
 ///
 /// Its methods block, and are called one at a time on threads for blocking work.
 pub trait OutboxStore: fmt::Debug + Send + 'static {
-    /// All events, in ascending order of their numbers. Called once, at the start.
+    /// All that is kept. Called once, at the start.
     ///
     /// # Errors
-    /// When they cannot be read. The outbox then does not start.
-    fn entries(&mut self) -> Result<Vec<Entry>, StoreError>;
+    /// When it cannot be read as a whole. The outbox then does not start.
+    fn contents(&mut self) -> Result<Contents, StoreError>;
 
-    /// The events of these numbers, in this order. None stands for one that is not kept.
+    /// What is kept under these numbers, in this order. It is asked for while [`apply`](Self::apply) fails, too: what was
+    /// accepted is still to be sent.
     ///
     /// # Errors
-    /// When they cannot be read. The outbox tries again after a pause.
-    fn read(&mut self, numbers: &[u64]) -> Result<Vec<Option<Kept>>, StoreError>;
+    /// When nothing can be read now. The outbox tries again after a pause. One event that cannot be read is no such error.
+    fn read(&mut self, numbers: &[u64]) -> Result<Vec<Row>, StoreError>;
 
     /// Makes all changes, in this order, or none of them. When it returns, they outlive the process and the power.
     ///
@@ -86,6 +87,37 @@ impl Entry {
     }
 }
 
+/// All that a store keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// In ascending order of their numbers.
+    pub entries: Vec<Entry>,
+    /// Those of which not even an entry can be made.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What a store has under a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Row {
+    /// An event.
+    Kept(Kept),
+    /// Nothing.
+    Missing,
+    /// Something that is no event, and why.
+    Unreadable(Arc<str>),
+}
+
+/// An event that was accepted and cannot be read. It stays on the disk as it is, and is tried again at the next start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// What [`Outbox::discard`](super::Outbox::discard) knows it by.
+    pub number: u64,
+    /// What is counted of it: [`Kept::bytes`], as far as that is known.
+    pub bytes: u64,
+    /// Where it is, and why it cannot be read.
+    pub problem: Arc<str>,
+}
+
 /// A change of what is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -96,19 +128,19 @@ pub enum Change {
         /// The event.
         kept: Kept,
     },
-    /// Takes an event out, if it is there.
+    /// Takes out what is under a number, if something is.
     Remove {
         /// Its number.
         number: u64,
     },
-    /// Notes that an event is not to be sent.
+    /// Notes that an event is not to be sent, if it is there.
     Park {
         /// Its number.
         number: u64,
         /// Why.
         reason: Arc<str>,
     },
-    /// Gives a parked event another number, under which it is to be sent.
+    /// Gives a parked event another number, under which it is to be sent, if it is there.
     Move {
         /// Its number.
         number: u64,

@@ -4,11 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
+type Key = Option<&'static str>;
+
 #[derive(Debug, Clone)]
 enum Step {
-    /// Payload lengths; none stands for nothing to deliver.
-    AddPage(Vec<Option<usize>>),
+    /// Payload lengths and keys; none stands for nothing to deliver.
+    AddPage(Vec<Option<(usize, Key)>>),
     Deliver(usize),
+    CatchUp(usize),
     /// An answer to some delivery, whichever it was and however often it has been answered.
     Processed(prop::sample::Index),
     Failed(prop::sample::Index),
@@ -24,10 +27,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let payload = prop_oneof![3 => (0usize..50).prop_map(Some), 1 => Just(None)];
+    let key = prop::sample::select(vec![None, Some("a"), Some("b"), Some("c"), Some("d")]);
+    let payload = prop_oneof![3 => (0usize..50, key).prop_map(Some), 1 => Just(None)];
     prop_oneof![
         2 => prop::collection::vec(payload, 0..12).prop_map(Step::AddPage),
         6 => (1usize..6).prop_map(Step::Deliver),
+        1 => (1usize..6).prop_map(Step::CatchUp),
         6 => any::<prop::sample::Index>().prop_map(Step::Processed),
         6 => any::<prop::sample::Index>().prop_map(Step::Failed),
         1 => (0u64..60, 0u32..4, any::<bool>())
@@ -50,6 +55,7 @@ struct Event {
     position: Position,
     page: usize,
     payload: usize,
+    key: Key,
     is_nothing: bool,
     attempts: u32,
     failures: u32,
@@ -60,27 +66,30 @@ struct Event {
 struct Model {
     retries: u32,
     tolerance_percentage: f64,
+    concurrency: Concurrency,
     events: Vec<Event>,
-    pages: usize,
+    /// How many events of each page were given up within the tolerance.
+    forgiven: Vec<usize>,
 }
 
 impl Model {
-    fn add_page(&mut self, payloads: &[Option<usize>]) -> Vec<PageItem> {
-        let page = self.pages;
-        self.pages += 1;
+    fn add_page(&mut self, payloads: &[Option<(usize, Key)>]) -> Vec<PageItem> {
+        let page = self.forgiven.len();
+        self.forgiven.push(0);
         let mut items = Vec::new();
         for payload in payloads {
             // Three user records to a Kinesis record.
             let index = self.events.len();
             let position = at(index as u128 / 3, index as i64 % 3);
             items.push(match payload {
-                Some(payload) => event_at(position.clone(), *payload),
+                Some((payload, key)) => event_of(*key, position.clone(), *payload),
                 None => PageItem::Nothing(position.clone()),
             });
             self.events.push(Event {
                 position,
                 page,
-                payload: payload.unwrap_or(0),
+                payload: payload.map_or(0, |(payload, _)| payload),
+                key: payload.and_then(|(_, key)| key),
                 is_nothing: payload.is_none(),
                 attempts: 0,
                 failures: 0,
@@ -92,16 +101,47 @@ impl Model {
 
     /// The id of the event to deliver next, and its attempt.
     fn deliver(&mut self) -> Option<(usize, u32)> {
-        let is_due = |event: &Event| event.standing == Standing::Due;
-        let next = self
-            .events
-            .iter()
-            .position(|event| is_due(event) && event.attempts > 0)
-            .or_else(|| self.events.iter().position(is_due))?;
+        let is_due = |id: &usize| self.events[*id].standing == Standing::Due;
+        let next = (0..self.events.len())
+            .find(|id| is_due(id) && self.events[*id].attempts > 0)
+            .or_else(|| (0..self.events.len()).find(|id| is_due(id) && !self.waits(*id)))?;
+        Some(self.begin(next))
+    }
+
+    /// The same for what was left behind.
+    fn catch_up(&mut self) -> Option<(usize, u32)> {
+        if self.concurrency == Concurrency::None {
+            return None;
+        }
+        let newest = self.events.iter().rposition(|event| event.attempts > 0)?;
+        let is_due = |id: &usize| self.events[*id].standing == Standing::Due;
+        let next = (0..newest)
+            .find(|id| is_due(id) && self.events[*id].attempts > 0)
+            .or_else(|| (0..newest).find(|id| is_due(id) && !self.waits(*id)))?;
+        Some(self.begin(next))
+    }
+
+    fn begin(&mut self, next: usize) -> (usize, u32) {
         let event = &mut self.events[next];
         event.standing = Standing::InFlight;
         event.attempts += 1;
-        Some((next, event.attempts))
+        (next, event.attempts)
+    }
+
+    fn follow_each_other(&self, one: &Event, other: &Event) -> bool {
+        match self.concurrency {
+            Concurrency::None => false,
+            Concurrency::Shard => true,
+            Concurrency::Key(_) => one.key == other.key,
+        }
+    }
+
+    /// Whether an event before it is open that it must follow.
+    fn waits(&self, id: usize) -> bool {
+        let is_in_front = |other: &Event| {
+            other.standing != Standing::Settled && self.follow_each_other(other, &self.events[id])
+        };
+        self.events[..id].iter().any(is_in_front)
     }
 
     fn succeed(&mut self, id: usize) -> Verdict {
@@ -137,15 +177,15 @@ impl Model {
 
     fn is_tolerable(&self, page: usize) -> bool {
         let share = self.page(page).count() as f64 * self.tolerance_percentage / 100.0;
-        self.exhausted(page).len() as f64 <= share
+        (self.exhausted(page).len() + self.forgiven[page]) as f64 <= share
     }
 
     fn exceeded(&self) -> Option<Vec<Position>> {
-        (0..self.pages).find(|page| !self.is_tolerable(*page)).map(|page| self.exhausted(page))
+        (0..self.forgiven.len()).find(|page| !self.is_tolerable(*page)).map(|page| self.exhausted(page))
     }
 
     fn give_up(&mut self, which: impl Fn(&Self, usize) -> bool) -> Vec<Position> {
-        let pages: Vec<usize> = (0..self.pages).filter(|page| which(self, *page)).collect();
+        let pages: Vec<usize> = (0..self.forgiven.len()).filter(|page| which(self, *page)).collect();
         let mut given_up = Vec::new();
         for event in &mut self.events {
             if event.standing == Standing::Exhausted && pages.contains(&event.page) {
@@ -157,10 +197,18 @@ impl Model {
     }
 
     fn give_up_tolerated(&mut self) -> Vec<Position> {
-        self.give_up(|model, page| {
+        let exhausted: Vec<usize> = (0..self.forgiven.len()).map(|page| self.exhausted(page).len()).collect();
+        let is_given_up = |model: &Self, page| {
             let is_closed = |event: &Event| matches!(event.standing, Standing::Settled | Standing::Exhausted);
-            model.page(page).all(is_closed) && model.is_tolerable(page)
-        })
+            let is_time = model.concurrency != Concurrency::None || model.page(page).all(is_closed);
+            is_time && model.is_tolerable(page)
+        };
+        let forgiven: Vec<bool> = (0..self.forgiven.len()).map(|page| is_given_up(self, page)).collect();
+        let given_up = self.give_up(is_given_up);
+        for (page, _) in forgiven.iter().enumerate().filter(|(_, is_given_up)| **is_given_up) {
+            self.forgiven[page] += exhausted[page];
+        }
+        given_up
     }
 
     fn check(&self, tracker: &Tracker) {
@@ -183,9 +231,17 @@ impl Model {
             assert_eq!(tracker.is_in_flight(EventId(id), event.attempts), is_in_flight);
             assert_eq!(tracker.is_open(EventId(id)), event.standing != Standing::Settled);
         }
+        let under_way: Vec<&Event> =
+            open.iter().filter(|event| event.attempts > 0 && event.standing != Standing::Settled).collect();
+        for (index, event) in under_way.iter().enumerate() {
+            assert!(!under_way[..index].iter().any(|other| self.follow_each_other(other, event)));
+        }
         // Nothing is kept that is settled with everything before it.
         assert_eq!(tracker.entries.len(), open.len());
-        assert!(tracker.pages.len() <= self.pages - open.first().map_or(self.pages, |event| event.page));
+        assert!(
+            tracker.pages.len()
+                <= self.forgiven.len() - open.first().map_or(self.forgiven.len(), |event| event.page)
+        );
     }
 }
 
@@ -197,10 +253,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(retries: u32, tolerance_percentage: f64) -> Self {
+    fn new(retries: u32, tolerance_percentage: f64, concurrency: Concurrency) -> Self {
         Self {
-            tracker: Tracker::new(retries, tolerance_percentage),
-            model: Model { retries, tolerance_percentage, ..Model::default() },
+            tracker: Tracker::new(retries, tolerance_percentage, concurrency),
+            model: Model { retries, tolerance_percentage, concurrency, ..Model::default() },
             deliveries: Vec::new(),
         }
     }
@@ -208,6 +264,16 @@ impl Pair {
     fn deliver(&mut self) -> bool {
         let delivery = self.tracker.next_delivery();
         let expected = self.model.deliver();
+        self.delivered(delivery, expected)
+    }
+
+    fn catch_up(&mut self) -> bool {
+        let delivery = self.tracker.next_left_behind();
+        let expected = self.model.catch_up();
+        self.delivered(delivery, expected)
+    }
+
+    fn delivered(&mut self, delivery: Option<Delivery>, expected: Option<(usize, u32)>) -> bool {
         assert_eq!(delivery.as_ref().map(|delivery| (delivery.id.0 as usize, delivery.attempt)), expected);
         let Some(Delivery { id, attempt, event }) = delivery else { return false };
         assert_eq!(event.position(), &self.model.events[id.0 as usize].position);
@@ -227,6 +293,7 @@ impl Pair {
         match step {
             Step::AddPage(payloads) => self.tracker.add_page(self.model.add_page(&payloads)),
             Step::Deliver(count) => (0..count).for_each(|_| _ = self.deliver()),
+            Step::CatchUp(count) => (0..count).for_each(|_| _ = self.catch_up()),
             Step::Processed(_) | Step::Failed(_) if self.deliveries.is_empty() => {}
             Step::Processed(which) => {
                 let (id, attempt) = *which.get(&self.deliveries);
@@ -259,6 +326,7 @@ impl Pair {
 
     /// All that is open is processed at last.
     fn finish(mut self) {
+        self.step(Step::GiveUpAll);
         self.tracker.recall_all();
         self.model.events.iter_mut().for_each(|event| {
             if event.standing == Standing::InFlight {
@@ -269,9 +337,10 @@ impl Pair {
             let (id, attempt) = self.deliveries[self.deliveries.len() - 1];
             self.answer(id, attempt, true);
         }
-        self.step(Step::GiveUpAll);
+        self.model.check(&self.tracker);
         assert!(self.tracker.is_drained());
         assert_eq!(self.tracker.done(), self.model.events.last().map(|event| &event.position));
+        assert!(self.tracker.lanes.as_ref().is_none_or(|lanes| lanes.is_empty()));
         assert!(self.model.events.iter().all(|event| event.is_nothing || event.attempts > 0));
         assert_eq!((self.tracker.bytes(), self.tracker.in_flight(), self.tracker.pages.len()), (0, 0, 0));
     }
@@ -282,9 +351,10 @@ proptest! {
     fn the_tracker_does_as_the_model_does(
         retries in 0u32..3,
         tolerance_percentage in prop::sample::select(vec![0.0, 10.0, 25.0, 50.0, 100.0]),
+        concurrency in prop::sample::select(vec![Concurrency::None, Concurrency::Shard, Concurrency::Key(3)]),
         steps in prop::collection::vec(step(), 0..120),
     ) {
-        let mut pair = Pair::new(retries, tolerance_percentage);
+        let mut pair = Pair::new(retries, tolerance_percentage, concurrency);
         steps.into_iter().for_each(|step| pair.step(step));
         pair.finish();
     }

@@ -1,5 +1,6 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::fs;
+use std::io;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use kinesis_record::HashKey;
@@ -34,8 +35,11 @@ fn an_event_comes_back_as_it_was_kept() {
     full.event = full.event.with_stream("other").with_explicit_hash_key(HashKey(u128::MAX));
     open_in(&directory).unwrap().apply(&[add(3, &plain), add(7, &full)]).unwrap();
     let mut store = open_in(&directory).unwrap();
-    assert_eq!(store.read(&[7, 5, 3]).unwrap(), [Some(full.clone()), None, Some(plain.clone())]);
-    assert_eq!(store.entries().unwrap(), [Entry::of(3, &plain), Entry::of(7, &full)]);
+    assert_eq!(
+        store.read(&[7, 5, 3]).unwrap(),
+        [Row::Kept(full.clone()), Row::Missing, Row::Kept(plain.clone())]
+    );
+    assert_eq!(store.contents().unwrap().entries, [Entry::of(3, &plain), Entry::of(7, &full)]);
 }
 
 #[test]
@@ -53,8 +57,8 @@ fn events_are_parked_moved_and_removed_and_each_change_bears_repetition() {
     for _ in 0..2 {
         store.apply(&changes).unwrap();
         let parked = Entry { parked: Some("too large".into()), ..Entry::of(1, &event) };
-        assert_eq!(store.entries().unwrap(), [parked, Entry::of(4, &event)]);
-        assert_eq!(store.read(&[1, 2, 3, 4]).unwrap().iter().flatten().count(), 2);
+        assert_eq!(store.contents().unwrap().entries, [parked, Entry::of(4, &event)]);
+        assert_eq!(store.read(&[1, 2, 3, 4]).unwrap().iter().filter(|row| **row != Row::Missing).count(), 2);
     }
 }
 
@@ -87,11 +91,15 @@ fn one_whose_making_was_cut_off_is_made_anew() {
     store.apply(&[add(1, &kept("key", "1"))]).unwrap();
 }
 
+fn event_of(number: u64) -> Kept {
+    kept(&format!("key-{number}"), vec![7; 500])
+}
+
 /// The bytes of a file with 200 events.
 fn filled(directory: &TempDir) -> Vec<u8> {
     let mut store = open_in(directory).unwrap();
     for number in 0..200 {
-        store.apply(&[add(number, &kept(&format!("key-{number}"), vec![7; 500]))]).unwrap();
+        store.apply(&[add(number, &event_of(number))]).unwrap();
     }
     drop(store);
     fs::read(file_of(directory)).unwrap()
@@ -112,7 +120,7 @@ fn a_file_that_is_cut_short_is_an_error_that_names_it() {
         assert_damaged(&directory, &format!("an end after {length} of {} bytes", whole.len()));
     }
     fs::write(file_of(&directory), &whole).unwrap();
-    assert_eq!(open_in(&directory).unwrap().entries().unwrap().len(), 200);
+    assert_eq!(open_in(&directory).unwrap().contents().unwrap().entries.len(), 200);
 }
 
 #[test]
@@ -129,32 +137,143 @@ fn a_file_of_something_else_is_an_error_that_names_it() {
 }
 
 #[test]
-fn changed_bytes_are_an_error_or_of_no_matter() {
+fn changed_bytes_are_told_and_never_pass_for_an_event() {
     let directory = tempfile::tempdir().unwrap();
     let whole = filled(&directory);
-    let mut store = open_in(&directory).unwrap();
-    let (entries, numbers) = (store.entries().unwrap(), (0..200).collect::<Vec<_>>());
-    let events = store.read(&numbers).unwrap();
-    drop(store);
-    let mut seen = 0;
+    let numbers: Vec<u64> = (0..200).collect();
+    let (mut refused, mut told) = (0, 0);
     let mut random = fastrand::Rng::with_seed(1);
-    for _ in 0..40 {
+    for _ in 0..300 {
         let mut damaged = whole.clone();
         let at = random.usize(..damaged.len());
         damaged[at] ^= 1 << random.u8(..8);
         fs::write(file_of(&directory), damaged).unwrap();
-        match open_in(&directory) {
-            Ok(mut store) => {
-                assert_eq!(store.entries().unwrap(), entries, "byte {at}");
-                assert_eq!(store.read(&numbers).unwrap(), events, "byte {at}");
-            }
+        let found = open_in(&directory).and_then(|mut store| Ok((store.contents()?, store.read(&numbers)?)));
+        let (contents, rows) = match found {
+            Ok(found) => found,
             Err(error) => {
                 assert!(matches!(error, StoreError::Damaged { .. }), "byte {at}: {error}");
-                seen += 1;
+                refused += 1;
+                continue;
+            }
+        };
+        let known: Vec<u64> = contents.entries.iter().map(|entry| entry.number).collect();
+        let unreadable: Vec<u64> = contents.unreadable.iter().map(|it| it.number).collect();
+        for (number, row) in numbers.iter().zip(rows) {
+            match row {
+                Row::Kept(found) => {
+                    assert!(known.contains(number), "byte {at}: {number} would not be sent");
+                    assert!(found == event_of(*number), "byte {at}");
+                }
+                Row::Unreadable(problem) => {
+                    assert!(known.contains(number) || unreadable.contains(number), "byte {at}: {number}");
+                    assert!(problem.contains(file_of(&directory).to_str().unwrap()), "{problem}");
+                    told += 1;
+                }
+                // Its number was changed.
+                Row::Missing => {
+                    assert!(known.contains(number) || !unreadable.is_empty(), "byte {at}: {number} is gone");
+                    told += 1;
+                }
             }
         }
     }
-    assert!(seen >= 8, "{seen} of 40");
+    assert!(refused >= 2 && told >= 20, "{refused} refused, {told} told");
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_made_from_its_event_and_else_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open_in(&directory).unwrap();
+    let event = kept("key", "1");
+    store.apply(&[add(1, &event), add(2, &event), add(3, &event), add(4, &event)]).unwrap();
+    store.apply(&[Change::Park { number: 4, reason: "too large".into() }]).unwrap();
+    damage(&mut store, ENTRIES, 1);
+    damage(&mut store, ENTRIES, 2);
+    damage(&mut store, EVENTS, 2);
+    damage(&mut store, EVENTS, 3);
+    damage(&mut store, ENTRIES, 4);
+    for _ in 0..2 {
+        let contents = store.contents().unwrap();
+        assert_eq!(contents.entries, [1, 3, 4].map(|number| Entry::of(number, &event)));
+        let [unreadable] = &contents.unreadable[..] else { panic!("{contents:?}") };
+        assert_eq!(unreadable.number, 2);
+        assert!(unreadable.problem.contains(store.file.to_str().unwrap()), "{}", unreadable.problem);
+        let rows = store.read(&[1, 2, 3]).unwrap();
+        assert!(matches!(&rows[..], [Row::Kept(_), Row::Unreadable(_), Row::Unreadable(_)]), "{rows:?}");
+        // It stays, whatever is made of others.
+        store
+            .apply(&[Change::Park { number: 3, reason: "no".into() }, Change::Move { number: 2, to: 9 }])
+            .unwrap();
+    }
+}
+
+#[test]
+fn an_event_under_the_number_of_another_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open_in(&directory).unwrap();
+    store.apply(&[add(1, &kept("key", "1"))]).unwrap();
+    store
+        .with(|database| {
+            let transaction = database.begin_write()?;
+            {
+                let mut events = transaction.open_table(EVENTS)?;
+                let row = events.remove(1)?.unwrap().value().to_vec();
+                events.insert(2, row.as_slice())?;
+            }
+            Ok(transaction.commit()?)
+        })
+        .unwrap();
+    let rows = store.read(&[1, 2]).unwrap();
+    assert!(matches!(&rows[..], [Row::Missing, Row::Unreadable(_)]), "{rows:?}");
+}
+
+/// Changes a byte of a row.
+fn damage(store: &mut FileStore, table: TableDefinition<u64, &'static [u8]>, number: u64) {
+    store
+        .with(|database| {
+            let transaction = database.begin_write()?;
+            {
+                let mut rows = transaction.open_table(table)?;
+                let mut row = rows.get(number)?.unwrap().value().to_vec();
+                row[3] ^= 1;
+                rows.insert(number, row.as_slice())?;
+            }
+            Ok(transaction.commit()?)
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_is_kept_is_read_without_a_write_while_the_disk_takes_none() {
+    for is_clean in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = open_in(&directory).unwrap();
+        let event = kept("key", vec![7; 5_000]);
+        (0..50).for_each(|number| store.apply(&[add(number, &event)]).unwrap());
+        let as_after_a_crash = fs::read(&store.file).unwrap();
+        // As a failed write leaves it.
+        store.database = None;
+        if !is_clean {
+            fs::write(&store.file, as_after_a_crash).unwrap();
+        }
+        let before = fs::read(&store.file).unwrap();
+        let probe = store.directory.join("outbox.probe");
+        fs::create_dir(&probe).unwrap();
+        for _ in 0..3 {
+            let error = store.apply(&[add(50, &event)]).unwrap_err();
+            assert!(error.to_string().contains("outbox.probe"), "{error}");
+            assert_eq!(
+                store.read(&[3, 49, 50]).unwrap(),
+                [Row::Kept(event.clone()), Row::Kept(event.clone()), Row::Missing]
+            );
+        }
+        assert!(fs::read(&store.file).unwrap() == before, "the file was written to");
+        fs::remove_dir(&probe).unwrap();
+        store.apply(&[add(50, &event), Change::Remove { number: 3 }]).unwrap();
+        assert_eq!(store.read(&[3, 50]).unwrap(), [Row::Missing, Row::Kept(event.clone())]);
+        assert!(!probe.exists());
+    }
 }
 
 /// A disk that loses what was written since the last sync, or any part of it.
@@ -227,7 +346,12 @@ fn what_was_applied_outlives_a_power_cut_at_any_moment() {
             if round == 0 {
                 commit(&database, &[]).unwrap();
             }
-            let found: Vec<_> = entries(&database).unwrap().iter().map(|entry| entry.number).collect();
+            let found: Vec<_> = contents(&database, Path::new("disk"))
+                .unwrap()
+                .entries
+                .iter()
+                .map(|entry| entry.number)
+                .collect();
             assert_eq!(found, expected.keys().copied().collect::<Vec<_>>(), "seed {seed}, round {round}");
             for step in 0..random.u64(1..20) {
                 let number = round * 100 + step;

@@ -78,3 +78,21 @@ async fn what_waits_for_the_disk_is_bounded_by_the_limits_of_the_producer() {
     assert_eq!(results[10].as_ref().unwrap_err().reason, OutboxReason::Full);
     outbox.send(event("key", 11)).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_larger_than_all_that_may_be_kept_is_invalid_and_the_limit_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut conf = conf(&directory);
+    conf.outbox.max_bytes = 1 << 20;
+    conf.max_record_size = 10 << 20;
+    let outbox = Outbox::builder(conf).api(World::working()).open().await.unwrap();
+    let large = event("key", "x".repeat(1 << 20));
+    let waited = outbox.send_timeout(large.clone(), MessageId::random(), 1_000 * SECOND);
+    for refused in [outbox.send(large.clone()).await, waited.await] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused.reason, OutboxReason::Invalid(_)), "{refused}");
+        assert!(refused.to_string().contains("outbox.max-bytes allows 1048576"), "{refused}");
+        assert_eq!((&refused.event, outbox.status().bytes), (&large, 0));
+    }
+    outbox.send(event("key", "x".repeat(1_000_000))).await.unwrap();
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use kinesis_lease::StreamErrorKind;
 
-use super::world::{Reply, World, conf, event, open, send_all, until_sent};
+use super::world::{DAY, Reply, World, conf, event, open, send_all, until_sent};
 use crate::producer::outbox::Outbox;
 
 const KEYS: usize = 5;
@@ -81,14 +81,20 @@ async fn an_event_goes_to_the_stream_of_the_configuration_that_accepted_it() {
     let outbox = open(&directory, &world).await;
     outbox.send(event("key", 1)).await.unwrap();
     outbox.stop(Duration::ZERO).await;
-    world.answers(|_, _| Reply::Stored);
+    let is_gone = |stream: &str| match stream {
+        "orders" => Reply::Fails(StreamErrorKind::NotFound),
+        _ => Reply::Stored,
+    };
+    world.answers(move |stream, _| is_gone(stream));
     let mut conf = conf(&directory);
     conf.stream_name = "others".to_owned();
     let outbox = Outbox::builder(conf).api(world.clone()).open().await.unwrap();
     outbox.send(event("key", 2)).await.unwrap();
+    tokio::time::sleep(DAY).await;
+    // The former stream is gone: its event waits for it, and no other waits for that.
+    assert_eq!((world.payloads("key"), outbox.status().waiting), (vec!["2".to_owned()], 1));
+    world.answers(|_, _| Reply::Stored);
     until_sent(&outbox).await;
-    let mut streams: Vec<_> =
-        world.stored().into_iter().map(|(stream, _, payload)| (payload, stream)).collect();
-    streams.sort();
-    assert_eq!(streams, [("1".to_owned(), "orders".to_owned()), ("2".to_owned(), "others".to_owned())]);
+    let streams: Vec<_> = world.stored().into_iter().map(|(stream, _, payload)| (payload, stream)).collect();
+    assert_eq!(streams, [("2".to_owned(), "others".to_owned()), ("1".to_owned(), "orders".to_owned())]);
 }

@@ -1,14 +1,11 @@
 //! What happens to events that are accepted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use actix::prelude::*;
 use kinesis_lease::StreamErrorKind;
-use tokio::sync::mpsc;
 
-use super::world::{DAY, Reply, SECOND, World, builder, event, open, send_all, until, until_sent};
-use crate::producer::outbox::{Outbox, OutboxActor, OutboxOutcome, OutboxReason, SendDurably, StopOutbox};
+use super::world::{DAY, Reply, SECOND, World, event, open, send_all, until, until_sent};
+use crate::producer::outbox::{Outbox, OutboxReason};
 
 #[tokio::test(start_paused = true)]
 async fn events_wait_for_as_long_as_their_stream_is_in_trouble() {
@@ -102,51 +99,4 @@ async fn a_stop_sends_what_it_can_and_leaves_the_rest_on_the_disk() {
     let begin = tokio::time::Instant::now();
     assert_eq!(outbox.stop(DAY).await.left, 0);
     assert!(begin.elapsed() < SECOND);
-}
-
-struct Told(mpsc::UnboundedSender<OutboxOutcome>);
-
-impl Actor for Told {
-    type Context = Context<Self>;
-}
-
-impl Handler<OutboxOutcome> for Told {
-    type Result = ();
-
-    fn handle(&mut self, outcome: OutboxOutcome, _: &mut Self::Context) {
-        self.0.send(outcome).unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_actor_answers_acceptance_and_the_recipient_is_told_the_outcome_across_restarts() {
-    let directory = tempfile::tempdir().unwrap();
-    let world = World::unreachable();
-    let local = tokio::task::LocalSet::new();
-    local
-        .run_until(async {
-            let (sender, mut outcomes) = mpsc::unbounded_channel();
-            let told = Told(sender).start();
-            let told = || told.clone().recipient();
-            let actor =
-                OutboxActor::new(builder(&directory, &world).outcomes(told()).open().await.unwrap()).start();
-            let accepted = actor.send(SendDurably::with_id(event("key", 1), "first")).await.unwrap();
-            assert_eq!(accepted.unwrap().message_id.as_str(), "first");
-            let stopped = actor.send(StopOutbox { within: Duration::ZERO }).await.unwrap();
-            assert_eq!(stopped.left, 1);
-            world.answers(|_, _| Reply::Stored);
-            let outbox = builder(&directory, &world).outcomes(told()).open().await.unwrap();
-            let outcome = outcomes.recv().await.unwrap();
-            let OutboxOutcome::Sent { message_id, result } = outcome else { panic!("{outcome:?}") };
-            assert_eq!((message_id.as_str(), result.shard.to_string().as_str()), ("first", "shardId-0"));
-            world.answers(|_, _| Reply::Fails(StreamErrorKind::InvalidArgument));
-            outbox.send_with_id(event("key", 2), "second".into()).await.unwrap();
-            let outcome = outcomes.recv().await.unwrap();
-            let OutboxOutcome::Parked(parked) = outcome else { panic!("{outcome:?}") };
-            assert_eq!(
-                (parked.message_id.as_str(), parked.event),
-                ("second", event("key", 2).with_stream("orders"))
-            );
-        })
-        .await;
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::config::ProducerConf;
 use crate::producer::ProducerEvent;
 use crate::producer::outbox::{
-    Change, Entry, FileStore, Kept, Outbox, OutboxBuilder, OutboxStore, StoreError,
+    Change, Contents, FileStore, Outbox, OutboxBuilder, OutboxStore, Row, StoreError,
 };
 use crate::producer::testing::shard;
 
@@ -157,11 +157,11 @@ impl<F> std::fmt::Debug for HookFn<F> {
 }
 
 impl<F: FnMut(&[Change]) -> Hook + Send + 'static> OutboxStore for Hooked<HookFn<F>> {
-    fn entries(&mut self) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries()
+    fn contents(&mut self) -> Result<Contents, StoreError> {
+        self.inner.contents()
     }
 
-    fn read(&mut self, numbers: &[u64]) -> Result<Vec<Option<Kept>>, StoreError> {
+    fn read(&mut self, numbers: &[u64]) -> Result<Vec<Row>, StoreError> {
         self.inner.read(numbers)
     }
 

@@ -3,7 +3,7 @@
 use kinesis_lease::StreamErrorKind;
 
 use super::bench::{Bench, MS, SECOND, conf, events};
-use crate::config::ProducerConf;
+use crate::config::{Ordering, ProducerConf};
 use crate::producer::event::ProducerEvent;
 use crate::producer::outcome::{Attempt, SendReason};
 
@@ -225,6 +225,116 @@ fn a_record_that_the_service_refuses_is_found_and_the_others_are_sent() {
         assert!(calls <= 2 * rounds, "{calls} calls");
         assert_eq!(bench.stored.iter().map(|stored| stored.events.len()).sum::<usize>(), 99);
     }
+}
+
+/// Lets time pass as the pipeline asks for it. Calls are refused as invalid if they hold one of these events.
+fn refuse(bench: &mut Bench, time: std::time::Duration, is_refused: impl Fn(usize) -> bool) -> usize {
+    let (end, mut calls) = (bench.now + time, 0);
+    bench.poll();
+    loop {
+        while !bench.waiting.is_empty() {
+            calls += 1;
+            if bench.waiting[0].records.iter().flat_map(events).any(|(index, _)| is_refused(index)) {
+                bench.fail(0, StreamErrorKind::InvalidArgument, false);
+            } else {
+                bench.answer(0, |_, _| None);
+            }
+        }
+        let Some(at) = bench.pipeline.wake_at().filter(|at| *at <= end) else { break };
+        bench.pass(at.saturating_duration_since(bench.now));
+    }
+    bench.now = end;
+    calls
+}
+
+#[test]
+fn a_stream_that_refuses_every_call_as_invalid_is_asked_after_pauses_until_it_takes_some_again() {
+    for conf in [single(), conf()] {
+        let mut bench = Bench::new(conf, 4);
+        for key in 0..100 {
+            bench.send(&format!("key-{key}"));
+        }
+        let calls = refuse(&mut bench, 20 * SECOND, |_| true);
+        assert!(calls < 32, "{calls} calls");
+        assert!(bench.outcomes.is_empty(), "no event is to blame");
+        bench.send("later");
+        refuse(&mut bench, 6 * SECOND, |_| false);
+        assert_eq!((bench.succeeded(), bench.outcomes.len()), (101, 101));
+    }
+}
+
+#[test]
+fn what_is_refused_as_invalid_until_its_time_is_over_comes_back_with_that_cause() {
+    let mut bench = Bench::new(single(), 1);
+    for key in 0..10 {
+        bench.send(&format!("key-{key}"));
+    }
+    let calls = refuse(&mut bench, 31 * SECOND, |_| true);
+    assert!(calls < 32, "{calls} calls");
+    assert_eq!(bench.outcomes.len(), 10);
+    for outcome in bench.outcomes.values() {
+        let error = outcome.as_ref().unwrap_err();
+        let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
+        assert_eq!(last.code, "InvalidArgument");
+    }
+    assert_eq!(bench.pipeline.status("orders").last_error.as_deref(), Some("it is InvalidArgument"));
+    bench.run(SECOND);
+    assert_eq!(bench.pipeline.wake_at(), None);
+}
+
+#[test]
+fn a_refused_record_by_itself_is_to_blame_as_soon_as_another_is_taken() {
+    let mut bench = Bench::new(single(), 1);
+    bench.send("poison");
+    refuse(&mut bench, 3 * SECOND, |index| index == 0);
+    assert!(bench.outcomes.is_empty());
+    // It holds nobody up.
+    bench.send("good");
+    refuse(&mut bench, 100 * MS, |index| index == 0);
+    assert_eq!(bench.succeeded(), 1);
+    refuse(&mut bench, 5 * SECOND, |index| index == 0);
+    let error = bench.outcomes[&0].as_ref().unwrap_err();
+    assert!(matches!(error.reason, SendReason::Refused(_)), "{error:?}");
+}
+
+#[test]
+fn a_refused_record_that_all_others_wait_for_is_to_blame_after_some_attempts() {
+    let mut conf = single();
+    conf.ordering = Ordering::PartitionKey;
+    conf.record_ttl = 3_600 * SECOND;
+    let mut bench = Bench::new(conf, 1);
+    for _ in 0..3 {
+        bench.send("key");
+    }
+    refuse(&mut bench, 10 * SECOND, |index| index == 0);
+    assert!(bench.outcomes.is_empty());
+    let calls = refuse(&mut bench, 20 * SECOND, |index| index == 0);
+    assert!(calls < 10, "{calls} calls");
+    assert!(matches!(bench.outcomes[&0].as_ref().unwrap_err().reason, SendReason::Refused(_)));
+    assert_eq!(bench.read().remove("key"), Some(vec![1, 2]));
+}
+
+#[test]
+fn many_refused_records_are_found_among_others() {
+    let mut bench = Bench::new(single(), 1);
+    for key in 0..100 {
+        bench.send(&format!("key-{key}"));
+    }
+    let calls = refuse(&mut bench, 20 * SECOND, |index| !(10..=80).contains(&index));
+    assert_eq!((bench.succeeded(), bench.outcomes.len()), (71, 100), "after {calls} calls");
+    assert!(bench.outcomes.values().flatten().all(|result| result.attempts.len() < 10));
+}
+
+#[test]
+fn aggregates_that_are_too_large_for_the_stream_go_in_parts() {
+    let mut bench = Bench::new(conf(), 1);
+    for key in 0..50 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.pass(100 * MS);
+    bench.fail(0, StreamErrorKind::InvalidArgument, false);
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.stored.len()), (50, 50));
 }
 
 #[test]

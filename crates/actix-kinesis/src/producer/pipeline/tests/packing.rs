@@ -202,6 +202,20 @@ fn a_flush_sends_at_once_and_reports_what_became_of_all_before_it() {
 }
 
 #[test]
+fn a_flush_sends_what_is_ready_and_waits_for_others_to_go_with_it() {
+    for conf in [without_aggregation(), conf()] {
+        let mut bench = Bench::new(conf, 1);
+        bench.send("key-0");
+        bench.send("key-1");
+        bench.pass(90 * MS);
+        // An aggregate is closed by now, and waits for a call as single events do.
+        assert!(bench.waiting.is_empty() && bench.pipeline.wake_at() == Some(bench.begin + 100 * MS));
+        let _flushed = bench.flush();
+        assert_eq!(waiting(&bench).into_iter().flatten().flatten().collect::<Vec<_>>(), [0, 1]);
+    }
+}
+
+#[test]
 fn what_comes_after_a_flush_is_packed_while_its_outcome_is_awaited() {
     let mut bench = Bench::new(conf(), 1);
     bench.send("flushed");
@@ -243,6 +257,31 @@ fn without_a_list_of_shards_events_go_one_by_one() {
     bench.pass(3 * SECOND);
     bench.list();
     assert_eq!(bench.pipeline.status("orders").shards.len(), 2);
+}
+
+#[test]
+fn a_first_list_of_many_pages_is_waited_for_as_long_as_a_call_takes_and_then_used_when_it_comes() {
+    let mut conf = conf();
+    conf.request_timeout = 2 * SECOND;
+    let mut bench = Bench::blank(conf, 2);
+    bench.poll();
+    bench.send("key-0");
+    bench.pass(2 * SECOND);
+    assert!(bench.waiting.is_empty() && bench.is_listing);
+    let wake = bench.pipeline.wake_at().unwrap();
+    bench.pass(wake - bench.now);
+    assert_eq!(wake, bench.begin + 3 * SECOND);
+    assert_eq!(waiting(&bench), [[[0]]]);
+    bench.answer(0, |_, _| None);
+    bench.pass(2 * SECOND);
+    bench.list();
+    assert!(bench.pipeline.status("orders").listed);
+    for key in 0..20 {
+        bench.send(&format!("key-{key}"));
+    }
+    bench.run(SECOND);
+    assert_eq!((bench.succeeded(), bench.lists), (21, 1));
+    assert!(bench.stored.iter().any(|stored| stored.events.len() > 1));
 }
 
 #[test]

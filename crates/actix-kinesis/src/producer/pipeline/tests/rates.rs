@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::bench::{Bench, MS, SECOND, conf};
-use crate::config::ProducerConf;
+use crate::config::{BackoffConf, ProducerConf};
 use crate::producer::event::ProducerEvent;
 
 const THROTTLED: &str = "ProvisionedThroughputExceededException";
@@ -18,10 +18,24 @@ struct Limited {
 
 impl Limited {
     fn new(conf: ProducerConf, shards: u32, per_second: usize) -> Self {
-        Self { bench: Bench::new(conf, shards), per_second, taken: BTreeMap::new(), refused: 0 }
+        Self::of(Bench::new(conf, shards), per_second)
+    }
+
+    /// Shards that cannot be listed.
+    fn unlisted(conf: ProducerConf, shards: u32, per_second: usize) -> Self {
+        let mut bench = Bench::blank(conf, shards);
+        bench.poll();
+        Self::of(bench, per_second)
+    }
+
+    fn of(bench: Bench, per_second: usize) -> Self {
+        Self { bench, per_second, taken: BTreeMap::new(), refused: 0 }
     }
 
     fn answer_all(&mut self) {
+        if self.bench.is_listing {
+            self.bench.fail_list();
+        }
         while !self.bench.waiting.is_empty() {
             let tenth = (self.bench.now - self.bench.begin).as_millis() as u64 / 100;
             let (taken, limit, refused) = (&mut self.taken, self.per_second / 10, &mut self.refused);
@@ -105,6 +119,25 @@ fn the_rate_follows_what_the_shard_takes() {
 }
 
 #[test]
+fn without_a_list_the_rate_is_that_of_all_shards_that_take_records() {
+    let mut conf = single();
+    conf.rate_limit = 100;
+    let mut limited = Limited::unlisted(conf, 4, 1_000);
+    limited.run(1_000, 38, |index| format!("key-{index}"));
+    let sent = limited.bench.succeeded();
+    assert!(sent > 10 * 3_800 * 9 / 10, "{sent} records in 10 s");
+    assert!(limited.refused < sent / 20, "{} refused", limited.refused);
+    let status = limited.bench.pipeline.status("orders");
+    assert!(!status.listed && status.last_error.is_some());
+
+    // Of shards that take none any more, nothing is left after a while.
+    assert!(limited.bench.pipeline.unrouted.bucket.rate() > 3.0);
+    limited.bench.create_again(1);
+    limited.run(7_000, 5, |index| format!("key-{index}"));
+    assert!(limited.bench.pipeline.unrouted.bucket.rate() <= 1.0);
+}
+
+#[test]
 fn a_hot_shard_does_not_hold_up_the_others() {
     let mut limited = Limited::new(single(), 4, 500);
     let keys: Vec<Vec<String>> = (0..4)
@@ -127,6 +160,59 @@ fn a_hot_shard_does_not_hold_up_the_others() {
     let others =
         (0..24_000).filter(|index| index % 24 > 20 && !limited.bench.outcomes.contains_key(index)).count();
     assert!(others < 60, "{others}");
+}
+
+const LARGE: usize = 1 << 20;
+
+/// A lane at the least rate there is, and an event of 1 MiB for it.
+fn at_the_least_rate() -> Bench {
+    let mut conf = single();
+    conf.record_ttl = 3_600 * SECOND;
+    conf.retry_backoff = BackoffConf { min: 100 * MS, max: 300 * MS };
+    let mut bench = Bench::new(conf, 1);
+    for _ in 0..20 {
+        let now = bench.now;
+        bench.pipeline.lanes[0].bucket.refused(1.0, now);
+        bench.pass(250 * MS);
+    }
+    bench.send_event(|it| ProducerEvent::new("large", it), LARGE - 5);
+    bench
+}
+
+/// Lets time pass until there is a call.
+fn await_call(bench: &mut Bench) {
+    while bench.waiting.is_empty() {
+        let at = bench.pipeline.wake_at().unwrap();
+        bench.pass(at.saturating_duration_since(bench.now));
+    }
+}
+
+#[test]
+fn a_refused_record_leaves_its_lane_no_debt() {
+    let mut bench = at_the_least_rate();
+    for _ in 0..10 {
+        await_call(&mut bench);
+        let sent = bench.now;
+        bench.answer(0, |_, _| Some(THROTTLED));
+        await_call(&mut bench);
+        let passed = bench.now - sent;
+        // The pause before it is sent again, and until the bucket is full, which grows with the rate meanwhile. To work
+        // off its bytes would take more than five seconds.
+        assert!(passed < 2 * SECOND, "{passed:?}");
+    }
+}
+
+#[test]
+fn a_lane_that_owes_much_at_the_least_rate_soon_takes_others_since_the_rate_rises() {
+    let mut bench = at_the_least_rate();
+    await_call(&mut bench);
+    bench.answer(0, |_, _| None);
+    let stored = bench.now;
+    bench.send("small");
+    await_call(&mut bench);
+    let passed = bench.now - stored;
+    // At the least rate it would be more than a minute.
+    assert!(passed > SECOND && passed < 10 * SECOND, "{passed:?}");
 }
 
 #[test]

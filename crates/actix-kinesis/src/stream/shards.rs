@@ -1,0 +1,149 @@
+//! A consumer as a stream of streams, one for each shard.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::future::BoxFuture;
+use kinesis_record::ShardId;
+use tokio::sync::mpsc;
+
+use super::committable::CommittableEvent;
+use super::queue::Queue;
+use super::source::{finished, poll_end};
+use crate::config::ConsumerConf;
+use crate::consumer::{
+    ConsumerBuilder, ConsumerError, EventProcessor, EventProcessors, KinesisConsumer, Stopped,
+};
+
+/// The shards that this process reads, as a stream: a shard comes whenever this process begins to read it, after a failure of
+/// it or a pause, too.
+///
+/// It ends, and stops its consumer when it is dropped, as a [`Source`](super::Source) does.
+#[must_use = "a stream does nothing unless it is polled, and dropping it stops the consumer"]
+pub struct ShardSources {
+    begun: Begun,
+}
+
+impl ShardSources {
+    /// Starts a consumer and gives its shards. It must be called inside an actix system.
+    ///
+    /// # Errors
+    /// As [`KinesisConsumer::start`].
+    pub fn start(conf: ConsumerConf) -> Result<Self, ConsumerError> {
+        Self::start_with(conf, |consumer| consumer)
+    }
+
+    /// Starts a consumer with more said about it, and gives its shards.
+    ///
+    /// # Errors
+    /// As [`KinesisConsumer::start`].
+    pub fn start_with(
+        conf: ConsumerConf,
+        configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
+    ) -> Result<Self, ConsumerError> {
+        Ok(Self { begun: Begun::start_with(conf, configure)? })
+    }
+
+    /// The consumer underneath: it stops, pauses shards and tells how it is doing.
+    pub fn consumer(&self) -> &KinesisConsumer {
+        &self.begun.consumer
+    }
+}
+
+impl Stream for ShardSources {
+    type Item = Result<ShardSource, ConsumerError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.begun.poll_next(cx).map_ok(|(shard, taker)| ShardSource { shard, taker })
+    }
+}
+
+impl fmt::Debug for ShardSources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardSources").field("consumer", self.consumer()).finish_non_exhaustive()
+    }
+}
+
+/// The events of one shard, in order, for as long as this process reads it without a break.
+///
+/// It ends when no more events come by it: all of a closed shard are taken, another process is to read the shard, it is paused,
+/// or the consumer stops. Those that were taken should be committed then. One that fails after the end, or is failed once too
+/// often before, comes by the shard's next stream, which [`ShardSources`] gives. So does what follows when this is dropped.
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled, and dropping it starts the shard again"]
+pub struct ShardSource {
+    shard: ShardId,
+    taker: Taker,
+}
+
+impl ShardSource {
+    /// The shard.
+    pub fn shard(&self) -> &ShardId {
+        &self.shard
+    }
+}
+
+impl Stream for ShardSource {
+    type Item = CommittableEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.taker.0.poll_take(cx, CommittableEvent::take)
+    }
+}
+
+/// The end of a shard's queue where events are taken.
+#[derive(Debug)]
+pub(crate) struct Taker(pub(crate) Arc<Queue>);
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The shards that a consumer begins to read.
+pub(crate) struct Begun {
+    pub(crate) consumer: KinesisConsumer,
+    shards: mpsc::UnboundedReceiver<(ShardId, Taker)>,
+    finished: Option<BoxFuture<'static, Result<Stopped, ConsumerError>>>,
+}
+
+impl Begun {
+    pub(crate) fn start_with(
+        conf: ConsumerConf,
+        configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
+    ) -> Result<Self, ConsumerError> {
+        let (begun, shards) = mpsc::unbounded_channel();
+        let processors = EventProcessors::per_shard(move |shard| {
+            let queue = Arc::new(Queue::of_one_shard());
+            // Without a receiver the taker is dropped, which closes the queue.
+            let _ = begun.send((shard.clone(), Taker(Arc::clone(&queue))));
+            EventProcessor::of_intake(queue)
+        });
+        let consumer = configure(KinesisConsumer::builder(conf, processors)).start()?;
+        let finished = Some(finished(&consumer));
+        Ok(Self { consumer, shards, finished })
+    }
+
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<(ShardId, Taker), ConsumerError>>> {
+        while let Poll::Ready(Some((shard, taker))) = self.shards.poll_recv(cx) {
+            // It may have been let go of while nobody asked.
+            if !taker.0.is_over() {
+                return Poll::Ready(Some(Ok((shard, taker))));
+            }
+        }
+        poll_end(&mut self.finished, cx)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.consumer.begin_stop();
+    }
+}

@@ -1,0 +1,130 @@
+//! Streams and channels whose events wait for long.
+
+use actix_kinesis::config::ConsumerConf;
+use actix_kinesis::consumer::{ConsumerBuilder, Placement, World};
+use actix_kinesis::stream::{Channels, CommitBatch, CommittableEvent, Source};
+use futures::{FutureExt, StreamExt};
+
+use super::world::{Fault, Place};
+use super::{HOUR, MINUTE, SECOND, conf, pass};
+
+fn source(conf: ConsumerConf, world: World) -> Source {
+    let configure =
+        |consumer: ConsumerBuilder| consumer.world(world).placement(Placement::CurrentThread).seed(1);
+    Source::start_with(conf, configure).unwrap()
+}
+
+fn put_numbers(place: &Place, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        place.put("key", number.to_string());
+    }
+}
+
+async fn next(source: &mut Source) -> CommittableEvent {
+    source.next().await.unwrap().unwrap()
+}
+
+fn text(event: &CommittableEvent) -> String {
+    String::from_utf8(event.value().payload().to_vec()).unwrap()
+}
+
+#[actix::test]
+async fn an_event_that_waits_to_be_taken_has_no_time_out_and_one_that_was_taken_has() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..100);
+    let mut source = source(conf(), place.connect().0);
+    for number in 0..20 {
+        pass(MINUTE).await;
+        let event = next(&mut source).await;
+        assert_eq!((text(&event), event.commit_handle().attempt()), (number.to_string(), 1));
+        event.commit();
+    }
+    assert_eq!(source.control().status().shards[0].failed, 0);
+    let held = next(&mut source).await;
+    pass(9 * SECOND).await;
+    assert_eq!(source.control().status().shards[0].failed, 0);
+    pass(2 * SECOND).await;
+    assert_eq!(source.control().status().shards[0].failed, 1);
+    held.commit();
+    pass(SECOND).await;
+    assert!(source.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_window_that_is_held_uncommitted_is_as_large_as_the_settings_allow() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..100);
+    let mut conf = conf();
+    conf.worker.max_in_flight_events = 70;
+    let source = source(conf, place.connect().0);
+    let control = source.control();
+    let mut chunks = source.chunks(70);
+    let chunk = chunks.next().await.unwrap();
+    let mut batch = CommitBatch::new();
+    batch.extend(chunk.into_iter().map(|event| event.unwrap().split().1));
+    batch.commit().await.unwrap();
+    assert_eq!(control.status().shards[0].processed, 70);
+}
+
+#[actix::test]
+async fn nothing_is_taken_while_the_lease_may_be_lost_and_all_of_it_afterwards() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let (world, network) = place.connect();
+    let mut source = source(conf(), world);
+    put_numbers(&place, 0..20);
+    next(&mut source).await.commit();
+    pass(MINUTE).await;
+    network.fail(|call| if call == "write" { Fault::Throttled } else { Fault::None });
+    pass(MINUTE).await;
+    assert!(source.next().now_or_never().is_none(), "an event was taken without a lease");
+    network.heal();
+    for number in 1..20 {
+        let event = next(&mut source).await;
+        assert_eq!(text(&event), number.to_string());
+        event.commit();
+    }
+    assert!(source.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_commit_that_cannot_be_stored_any_more_says_so() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..2);
+    let mut source = source(conf(), place.connect().0);
+    let (first, second) = (next(&mut source).await, next(&mut source).await);
+    let mut batch = CommitBatch::new();
+    batch.push(second.split().1);
+    let commit = batch.commit();
+    place.steal(&place.open_shards()[0].id);
+    let error = commit.await.unwrap_err();
+    assert_eq!(error.shard, place.open_shards()[0].id);
+    drop(first);
+}
+
+#[actix::test]
+async fn records_of_a_channel_may_be_held_for_hours() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..10);
+    let (world, _) = place.connect();
+    let configure =
+        |consumer: ConsumerBuilder| consumer.world(world).placement(Placement::CurrentThread).seed(1);
+    let mut channels = Channels::start_with(conf(), configure).unwrap();
+    let (mut records, checkpoints) = channels.recv().await.unwrap().unwrap().split();
+    let mut last = None;
+    for number in 0..10 {
+        let record = records.recv().await.unwrap();
+        assert_eq!(record.event.payload(), number.to_string().as_bytes());
+        last = Some(record.position);
+    }
+    pass(HOUR).await;
+    assert!(records.recv().now_or_never().is_none());
+    assert_eq!(channels.consumer().status().shards[0].failed, 0);
+    checkpoints.put(last.unwrap());
+    pass(MINUTE).await;
+    assert!(channels.consumer().stop().await.unwrap().is_clean());
+}
