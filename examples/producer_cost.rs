@@ -2,7 +2,7 @@
 //! PutRecords calls, and how many records a second are aggregated. Kinesis is `kinesis-local`, in a process of its own.
 //!
 //! ```sh
-//! cargo build --release -p kinesis-local --bins --example producer_cost
+//! cargo build --release -p kinesis-local --bin kinesis-local -p actix-kinesis --example producer_cost
 //! target/release/kinesis-local --kinesis-port 4567 --dynamodb-port 8000 --stream cost:4 &
 //! target/release/examples/producer_cost http://127.0.0.1:4567 200000
 //! ```
