@@ -145,9 +145,10 @@ impl Checker {
             return;
         }
         let Some(history) = self.shards.get(shard) else { return };
-        let Some((by, done_ms)) = history.records.get(position).and_then(|record| record.done.last()) else {
-            return;
-        };
+        let Some(record) = history.records.get(position) else { return };
+        // What another one, who believed to have the shard as well, has done is not known to this one.
+        let counts = |(by, _): &&(String, u64)| !self.rules.owners_may_overlap || by == worker;
+        let Some((by, done_ms)) = record.done.iter().rev().find(counts) else { return };
         let reader = history.readers.get(by);
         let reason = self.workers.get(by).and_then(|by| by.first_reason(shard, *done_ms));
         let Some(reason) = reason.filter(|reason| *reason <= now) else {

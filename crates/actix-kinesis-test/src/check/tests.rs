@@ -140,6 +140,18 @@ fn an_older_reader_must_be_silent_once_a_newer_one_has_delivered() {
     assert_eq!(always(&overlap), [(Oracle::Owner, 15)]);
     let may = || Rules { owners_may_overlap: true, ..Rules::default() };
     assert_eq!(check(may(), &overlap), []);
+    let retried = "- put shard=a seq=3 sub=0 pk=k
+        w delivery shard=a seq=3 sub=0 pk=k attempt=1
+        w answer shard=a seq=3 sub=0 done=true
+        v delivery shard=a seq=3 sub=0 pk=k attempt=1 token=1
+        v delivery shard=a seq=3 sub=0 pk=k attempt=2 token=1";
+    assert_eq!(check(may(), &history(&[PUT, READ, TAKEN, retried])), []);
+    let done = retried.replace(
+        "v delivery shard=a seq=3 sub=0 pk=k attempt=2",
+        "v answer shard=a seq=3 sub=0 done=true
+        v delivery shard=a seq=3 sub=0 pk=k attempt=2",
+    );
+    assert_eq!(check(may(), &history(&[PUT, READ, TAKEN, &done])), [(Oracle::Repeat, 18)]);
     let same = later.replace("token=3", "token=1").replace("v delivery", "v other");
     let same = history(&[PUT, READ, TAKEN, &same]);
     assert_eq!(always(&same), [(Oracle::Owner, 14)]);
