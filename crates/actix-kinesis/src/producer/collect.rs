@@ -56,8 +56,7 @@ impl Pipeline {
                 (self.take(now), None)
             } else if let Some(Part { batches, trial, .. }) = part.and_then(|index| self.parts.remove(index))
             {
-                let kept = batches.into_iter().filter_map(|batch| self.expire(batch, now));
-                (kept.collect(), Some(trial))
+                (self.still_meant(batches, now), Some(trial))
             } else {
                 return;
             };
@@ -66,6 +65,19 @@ impl Pipeline {
                 self.start(batches, part_of, now, actions);
             }
         }
+    }
+
+    /// Takes out of a part what is over, and places records anew whose shard is another since.
+    fn still_meant(&mut self, batches: Vec<Batch>, now: Instant) -> Vec<Batch> {
+        let mut kept = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let Some(batch) = self.expire(batch, now) else { continue };
+            match self.lane_of(&batch) {
+                Some(_) => kept.push(batch),
+                None => self.dissolve(batch.into_records()),
+            }
+        }
+        kept
     }
 
     /// When there may be something for a call again. Replies are not waited for here.

@@ -338,11 +338,17 @@ impl Pipeline {
 
     /// Puts a batch into its lane again, before all others. Without the lane, its records are placed anew.
     fn again(&mut self, batch: Batch) {
-        let lane = batch.records().first().and_then(|first| self.route(first.hash_key));
-        match lane {
-            Some(index) if self.lanes[index].target() == batch.shard => self.lanes[index].push_first(batch),
-            None if batch.shard.is_none() => self.unrouted.push_first(batch),
-            _ => self.dissolve(batch.into_records()),
+        match self.lane_of(&batch) {
+            Some(index) => self.lane(index).push_first(batch),
+            None => self.dissolve(batch.into_records()),
+        }
+    }
+
+    /// The lane of a batch, if that is still for the shard which the batch is meant for.
+    pub(super) fn lane_of(&self, batch: &Batch) -> Option<usize> {
+        match batch.records().first().and_then(|first| self.route(first.hash_key)) {
+            Some(index) => (self.lanes[index].target() == batch.shard).then_some(index),
+            None => batch.shard.is_none().then_some(self.lanes.len()),
         }
     }
 

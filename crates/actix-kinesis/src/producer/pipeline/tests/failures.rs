@@ -326,6 +326,36 @@ fn many_refused_records_are_found_among_others() {
 }
 
 #[test]
+fn what_is_left_of_a_refused_call_goes_to_the_shards_that_are_listed_when_it_is_sent() {
+    let mut bench = Bench::new(conf(), 4);
+    // Into the second and the third quarter.
+    for byte in [120, 70, 180, 130] {
+        let key = kinesis_record::HashKey(byte << 120);
+        bench.send_event(|it| ProducerEvent::new("key", it).with_explicit_hash_key(key), 0);
+    }
+    bench.send_event(
+        |it| ProducerEvent::new("other", it).with_explicit_hash_key(kinesis_record::HashKey(0)),
+        0,
+    );
+    bench.pass(100 * MS);
+    // While others take the one call that may be made.
+    bench.pipeline.conf = std::sync::Arc::new(ProducerConf { max_in_flight_calls: 1, ..conf() });
+    bench.fail(0, StreamErrorKind::InvalidArgument, false);
+    assert!(bench.waiting.len() == 1 && !bench.pipeline.parts.is_empty());
+    bench.create_again(1);
+    bench.pipeline.map.contradicted(bench.now, bench.now);
+    bench.poll();
+    bench.list();
+    bench.create_again(3);
+    bench.run(5 * SECOND);
+    assert_eq!(bench.succeeded(), 5);
+    for outcome in bench.outcomes.values() {
+        let at: usize = outcome.as_ref().unwrap().sequence.as_str().parse().unwrap();
+        assert!(!bench.stored[at].is_dropped() || bench.stored[at].is_mistaken, "{outcome:?}");
+    }
+}
+
+#[test]
 fn aggregates_that_are_too_large_for_the_stream_go_in_parts() {
     let mut bench = Bench::new(conf(), 1);
     for key in 0..50 {
