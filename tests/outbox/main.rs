@@ -9,14 +9,14 @@ mod sender;
 mod streams;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kinesis_local::LocalAws;
 use kinesis_local::faults::{Fault, RecordFailure};
 use kinesis_record::aggregation::{Deaggregated, deaggregate};
 
 use process::{Files, Process, STREAM};
-use sender::Sender;
+use sender::{PATIENCE, Sender};
 
 const KEYS: usize = 40;
 
@@ -133,14 +133,16 @@ async fn a_full_disk_refuses_events_and_what_was_accepted_is_sent_from_it() {
     let aws = LocalAws::builder().stream(STREAM, 1).start().await.unwrap();
     let trouble = aws.faults().add(Fault::on("PutRecords").error("ServiceUnavailable"));
     let files = Files::new(&aws, true);
-    // Each key once, so that one that is refused leaves no gap.
-    let mut sender = Sender::new(usize::MAX).with_digits(3_000);
+    // Each key once, so that one that is refused leaves no gap. The disk takes what the first write holds.
+    let mut sender = Sender::new(usize::MAX).with_digits(3_000).with_most_under_way(20);
     tokio::task::block_in_place(|| {
         let mut process = Process::start_on_a_small_disk(&files, 1_000);
         sender.feed_until(&mut process, |process, accepted| accepted > 0 && process.refusals() > 0);
         trouble.remove();
         let accepted = sender.accepted();
+        let begin = Instant::now();
         while accepted.keys().any(|key| !stored(&aws).contains_key(key)) {
+            assert!(begin.elapsed() < PATIENCE, "what was accepted is not sent");
             std::thread::sleep(Duration::from_millis(10));
         }
         process.kill(&mut sender);

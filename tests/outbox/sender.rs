@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use crate::process::Process;
 
-/// Lines without an acceptance at once.
-const UNDER_WAY: usize = 400;
+/// No condition of these tests takes longer, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Sends the numbers of each key in order.
 pub(crate) struct Sender {
     keys: usize,
     /// The digits of a payload.
     digits: usize,
+    /// How many lines are without an acceptance at once.
+    most_under_way: usize,
     /// The next number of each key.
     next: BTreeMap<String, usize>,
     accepted: BTreeMap<String, usize>,
@@ -24,12 +26,17 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(keys: usize) -> Self {
         let (next, accepted, under_way) = Default::default();
-        Self { keys, digits: 1, next, accepted, under_way, lines: 0 }
+        Self { keys, digits: 1, most_under_way: 400, next, accepted, under_way, lines: 0 }
     }
 
     /// With payloads of so many bytes.
     pub(crate) fn with_digits(self, digits: usize) -> Self {
         Self { digits, ..self }
+    }
+
+    /// With so many lines at once, which one write to the disk may hold.
+    pub(crate) fn with_most_under_way(self, most_under_way: usize) -> Self {
+        Self { most_under_way, ..self }
     }
 
     /// How many numbers of each key were accepted.
@@ -45,7 +52,10 @@ impl Sender {
 
     /// Hands lines over until it is so, by the process and the number of lines accepted.
     pub(crate) fn feed_until(&mut self, process: &mut Process, is_so: impl Fn(&Process, usize) -> bool) {
-        while !is_so(process, self.accepted.values().sum()) && self.step(process) {}
+        let begin = Instant::now();
+        while !is_so(process, self.accepted.values().sum()) && self.step(process) {
+            assert!(begin.elapsed() < PATIENCE, "waited in vain, {} lines under way", self.under_way.len());
+        }
     }
 
     pub(crate) fn accept(&mut self, line: u64) {
@@ -65,7 +75,7 @@ impl Sender {
     fn step(&mut self, process: &mut Process) -> bool {
         let accepted: Vec<u64> = process.accepted().collect();
         accepted.into_iter().for_each(|line| self.accept(line));
-        if self.under_way.len() >= UNDER_WAY {
+        if self.under_way.len() >= self.most_under_way {
             std::thread::sleep(Duration::from_millis(1));
             return true;
         }

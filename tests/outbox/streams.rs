@@ -12,10 +12,8 @@ use kinesis_local::faults::Fault;
 use tempfile::TempDir;
 
 use crate::process::STREAM;
+use crate::sender::PATIENCE;
 use crate::{KEYS, assert_complete, stored, trouble};
-
-/// No condition of these tests takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn open(aws: &LocalAws, directory: &TempDir, is_aggregated: bool) -> Outbox {
     let mut conf = ProducerConf::new(STREAM);
