@@ -8,10 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use kinesis_record::{Position, ShardId};
 
 use super::shards::{Begun, Taker};
-use crate::config::ConsumerConf;
-use crate::consumer::{
-    ConsumerBuilder, ConsumerError, ConsumerEvent, EventHandle, EventProcessed, KinesisConsumer,
-};
+use crate::consumer::{ConsumerError, ConsumerEvent, EventHandle, EventProcessed, KinesisConsumer};
 
 /// The shards that this process reads, each as a pair of channels.
 ///
@@ -45,24 +42,9 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Starts a consumer and gives its shards as channels. It must be called inside an actix system.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start(conf: ConsumerConf) -> Result<Self, ConsumerError> {
-        Self::start_with(conf, |consumer| consumer)
-    }
-
-    /// Starts a consumer with more said about it, and gives its shards as channels.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start_with(
-        conf: ConsumerConf,
-        configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
-    ) -> Result<Self, ConsumerError> {
-        Ok(Self { begun: Begun::start_with(conf, configure)? })
-    }
+    starts!("its shards as channels", |conf, configure| Ok(Self {
+        begun: Begun::start_with(conf, configure)?
+    }));
 
     /// The next shard that this process begins to read, after a failure of it or a pause, too. None when the consumer has
     /// ended.

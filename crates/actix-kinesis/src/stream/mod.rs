@@ -9,6 +9,9 @@
 //!
 //! Each of the first three is a [`KinesisConsumer`](crate::consumer::KinesisConsumer) underneath, and keeps its promises.
 
+#[macro_use]
+mod start;
+
 mod channel;
 mod committable;
 mod queue;

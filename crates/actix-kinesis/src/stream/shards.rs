@@ -28,24 +28,7 @@ pub struct ShardSources {
 }
 
 impl ShardSources {
-    /// Starts a consumer and gives its shards. It must be called inside an actix system.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start(conf: ConsumerConf) -> Result<Self, ConsumerError> {
-        Self::start_with(conf, |consumer| consumer)
-    }
-
-    /// Starts a consumer with more said about it, and gives its shards.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start_with(
-        conf: ConsumerConf,
-        configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
-    ) -> Result<Self, ConsumerError> {
-        Ok(Self { begun: Begun::start_with(conf, configure)? })
-    }
+    starts!("its shards", |conf, configure| Ok(Self { begun: Begun::start_with(conf, configure)? }));
 
     /// The consumer underneath: it stops, pauses shards and tells how it is doing.
     pub fn consumer(&self) -> &KinesisConsumer {

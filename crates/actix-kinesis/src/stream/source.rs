@@ -11,9 +11,8 @@ use futures::stream::FusedStream;
 
 use super::committable::CommittableEvent;
 use super::queue::Queue;
-use crate::config::ConsumerConf;
 use crate::consumer::{
-    ConsumerBuilder, ConsumerError, ConsumerStatus, EventProcessor, EventProcessors, KinesisConsumer, Stopped,
+    ConsumerError, ConsumerStatus, EventProcessor, EventProcessors, KinesisConsumer, Stopped,
 };
 
 /// The events of all shards that this process reads, as a stream: those of a shard in order.
@@ -47,29 +46,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Starts a consumer and gives its events. It must be called inside an actix system.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start(conf: ConsumerConf) -> Result<Self, ConsumerError> {
-        Self::start_with(conf, |consumer| consumer)
-    }
-
-    /// Starts a consumer with more said about it, its notices for instance, and gives its events.
-    ///
-    /// # Errors
-    /// As [`KinesisConsumer::start`].
-    pub fn start_with(
-        conf: ConsumerConf,
-        configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
-    ) -> Result<Self, ConsumerError> {
+    starts!("its events", |conf, configure| {
         let queue = Arc::new(Queue::of_all_shards());
         let for_shards = Arc::clone(&queue);
         let processors = EventProcessors::per_shard(move |_| EventProcessor::of_intake(for_shards.clone()));
         let consumer = configure(KinesisConsumer::builder(conf, processors)).start()?;
         let finished = Some(finished(&consumer));
         Ok(Self { control: SourceControl { consumer, queue }, finished })
-    }
+    });
 
     /// The handle that goes on working while the stream is polled elsewhere.
     pub fn control(&self) -> SourceControl {
