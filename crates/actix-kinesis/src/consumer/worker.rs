@@ -1,5 +1,6 @@
 //! The actor that delivers the events of one shard.
 
+mod intake;
 mod message;
 mod silence;
 
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, debug_span, error, info, warn};
 
 use super::checkpoint::{CheckpointWorker, NotStored, StoreEnd};
-use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, Offered, ProcessEvent};
+use super::event::{AnswerLink, DeliveryId, EventProcessed, HandleAnswer, ProcessEvent};
 use super::failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,
 };
@@ -29,7 +30,7 @@ use super::load::Share;
 use super::notice::ConsumerNotice;
 use super::notifier::Notifier;
 use super::observe::{DeliveryOutcome, Observation};
-use super::processor::{EventProcessor, Processors, Route, ShardNews};
+use super::processor::{EventProcessor, Processors, Route};
 use super::status::Gauges;
 use super::tracker::{Delivery, EventId, Tracker, Verdict};
 use super::window::Window;
@@ -255,8 +256,7 @@ impl ConsumerWorker {
                 Awaited::Reply(ctx.spawn(reply))
             }
             Route::Intake(intake) => {
-                let taken = Arc::default();
-                intake.offer(Offered::new(message, Arc::clone(&taken)));
+                let taken = Self::offer(message, &**intake);
                 if !intake.is_open() {
                     self.unanswered(id, attempt, generation, ctx);
                 }
@@ -265,19 +265,6 @@ impl ConsumerWorker {
         };
         let deadline = sent + self.equipment.conf.batch_timeout;
         self.deadlines.push_back(Sent { deadline, id, attempt, awaits });
-    }
-
-    /// Tells an intake that a closed shard has nothing more, so that whoever gathers events gives out what it has.
-    fn tell_all_offered(&mut self) {
-        if self.children.is_some()
-            && !self.is_all_offered
-            && self.phase == Phase::Delivering
-            && !self.tracker.has_due()
-            && let Some(processor) = &self.processor
-        {
-            self.is_all_offered = true;
-            processor.tell_intake(ShardNews::AllOffered);
-        }
     }
 
     fn answered(&mut self, delivery: DeliveryId, answer: EventProcessed, ctx: &mut Context<Self>) {
@@ -301,7 +288,7 @@ impl ConsumerWorker {
         if let Some(conclusion) = conclusion.filter(|_| verdict != Verdict::Late) {
             self.equipment.notifier.show(conclusion);
         }
-        if !self.processor.as_ref().is_some_and(EventProcessor::is_intake) {
+        if !self.feeds_intake() {
             let limit = self.equipment.share.events();
             self.window.answered(sent.elapsed(), among, self.tracker.in_flight(), limit);
         }
@@ -542,17 +529,6 @@ impl Handler<HandleAnswer> for ConsumerWorker {
     }
 }
 
-impl Handler<LeaseHolds> for ConsumerWorker {
-    type Result = ();
-
-    fn handle(&mut self, _: LeaseHolds, ctx: &mut Self::Context) {
-        if let Some(processor) = &self.processor {
-            processor.tell_intake(ShardNews::LeaseHolds);
-        }
-        self.pump(ctx);
-    }
-}
-
 impl Handler<StopWorker> for ConsumerWorker {
     type Result = ();
 
@@ -575,11 +551,9 @@ impl Handler<StopWorker> for ConsumerWorker {
                 });
                 if self.phase != Phase::Ending {
                     self.phase = Phase::Draining(reason);
-                    let is_intake = self.processor.as_ref().is_some_and(EventProcessor::is_intake);
-                    if let Some(processor) = &self.processor {
-                        processor.tell_intake(ShardNews::Draining(self.equipment.shard.clone()));
-                    }
-                    if matches!(self.equipment.conf.concurrency, Concurrency::Key(_)) && !is_intake {
+                    self.tell_draining();
+                    if matches!(self.equipment.conf.concurrency, Concurrency::Key(_)) && !self.feeds_intake()
+                    {
                         // What is then under way has the other half of the time.
                         let now = Instant::now();
                         self.catch_up_until = Some(now + deadline.saturating_duration_since(now) / 2);

@@ -8,7 +8,6 @@ use tracing::warn;
 
 use super::{Awaited, ConsumerWorker, Outcome, Phase, Sent};
 use crate::consumer::failure::FailureCause;
-use crate::consumer::processor::EventProcessor;
 use crate::consumer::tracker::{EventId, Verdict};
 
 const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped";
@@ -47,7 +46,7 @@ impl ConsumerWorker {
         }
         if is_alive {
             self.after_answers(ctx);
-        } else if self.processor.as_ref().is_some_and(EventProcessor::is_intake) {
+        } else if self.feeds_intake() {
             self.end(Outcome::Failed { events: Vec::new(), cause: NOBODY_TAKES.to_owned() }, ctx);
         } else if self.equipment.processors.are_renewable() {
             self.processor = None;
