@@ -1,8 +1,9 @@
 //! Streams and channels whose events wait for long.
 
+use actix_kinesis::Checkpoint;
 use actix_kinesis::config::ConsumerConf;
 use actix_kinesis::consumer::{ConsumerBuilder, Placement, World};
-use actix_kinesis::stream::{Channels, CommitBatch, CommittableEvent, Source};
+use actix_kinesis::stream::{Channels, CommitBatch, CommittableEvent, ShardSources, Source};
 use futures::{FutureExt, StreamExt};
 
 use super::world::{Fault, Place};
@@ -103,6 +104,73 @@ async fn a_commit_that_cannot_be_stored_any_more_says_so() {
     let error = commit.await.unwrap_err();
     assert_eq!(error.shard, place.open_shards()[0].id);
     drop(first);
+}
+
+#[actix::test]
+async fn what_was_taken_may_be_committed_after_the_source_is_dropped() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..500);
+    let mut source = source(conf(), place.connect().0);
+    let control = source.control();
+    let mut taken = Vec::new();
+    for _ in 0..10 {
+        taken.push(next(&mut source).await);
+    }
+    drop(source);
+    pass(3 * SECOND).await;
+    let last = taken.last().unwrap().value().position().clone();
+    taken.into_iter().for_each(|event| event.commit());
+    let stopped = control.finished().await.unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert_eq!(place.row().checkpoint, Checkpoint::At(last));
+}
+
+#[actix::test]
+async fn what_was_taken_may_be_committed_after_the_stream_of_its_shard_is_dropped() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    put_numbers(&place, 0..500);
+    let world = place.connect().0;
+    let configure =
+        |consumer: ConsumerBuilder| consumer.world(world).placement(Placement::CurrentThread).seed(1);
+    let mut sources = ShardSources::start_with(conf(), configure).unwrap();
+    let shard = sources.next().await.unwrap().unwrap();
+    let taken: Vec<_> = shard.take(10).collect().await;
+    pass(3 * SECOND).await;
+    taken.into_iter().for_each(|event| event.commit());
+    let mut again = sources.next().await.unwrap().unwrap();
+    assert_eq!(text(&again.next().await.unwrap()), "10");
+    assert_eq!(sources.consumer().status().shards[0].late_answers, 0);
+    sources.consumer().stop().await.unwrap();
+}
+
+#[actix::test]
+async fn a_commit_after_a_pause_that_did_not_wait_for_it_moves_nothing_and_its_event_comes_again() {
+    tokio::time::pause();
+    let place = Place::new(1);
+    let shard = place.open_shards()[0].id.clone();
+    put_numbers(&place, 0..20);
+    let mut source = source(conf(), place.connect().0);
+    let control = source.control();
+    let (first, second) = (next(&mut source).await, next(&mut source).await);
+    control.consumer().pause(&shard).await.unwrap();
+    let before = place.row().checkpoint;
+    second.commit();
+    control.consumer().resume(&shard).await.unwrap();
+    let again = next(&mut source).await;
+    assert_eq!((text(&again).as_str(), again.commit_handle().attempt()), ("0", 1));
+    // Of the worker before the pause, whose event of the same number it was.
+    first.commit();
+    pass(MINUTE).await;
+    assert_eq!(place.row().checkpoint, before);
+    again.commit();
+    for number in 1..20 {
+        let event = next(&mut source).await;
+        assert_eq!(text(&event), number.to_string());
+        event.commit();
+    }
+    assert!(source.stop().await.unwrap().is_clean());
 }
 
 #[actix::test]

@@ -91,6 +91,28 @@ async fn channels_that_are_dropped_with_records_unfinished_start_the_shard_again
 }
 
 #[actix::test]
+async fn records_may_be_finished_after_their_channel_is_dropped() {
+    let aws = local_aws(1).await;
+    put_numbers(&aws, 0..100);
+    let mut channels = channels(conf(&aws));
+    let (mut records, checkpoints) = next_shard(&mut channels).await.split();
+    let mut last = None;
+    for _ in 0..5 {
+        last = Some(soon("a record", records.recv()).await.unwrap());
+    }
+    drop(records);
+    let given_back = channels.consumer().watch();
+    let are_given_back = soon("what waited", async move {
+        given_back.clone().wait_for(|it| it.shards[0].in_flight == 5).await.map(drop)
+    });
+    are_given_back.await.unwrap();
+    checkpoints.put(last.unwrap().position);
+    let (mut records, _checkpoints) = next_shard(&mut channels).await.split();
+    let record = soon("a record", records.recv()).await.unwrap();
+    assert_eq!(record.event.payload(), &b"5"[..]);
+}
+
+#[actix::test]
 async fn a_position_moves_its_own_shard_alone() {
     let aws = local_aws(2).await;
     put_numbers(&aws, 0..100);

@@ -90,6 +90,8 @@ pub(crate) struct ConsumerWorker {
     catch_up_until: Option<Instant>,
     children: Option<Vec<ChildShard>>,
     is_all_offered: bool,
+    /// Nobody takes events any more. Those that were taken may still be answered.
+    is_abandoned: bool,
 }
 
 /// A delivery, and what it waits for.
@@ -159,6 +161,7 @@ impl ConsumerWorker {
             catch_up_until: None,
             children: None,
             is_all_offered: false,
+            is_abandoned: false,
             equipment,
         }
     }
@@ -195,7 +198,7 @@ impl ConsumerWorker {
     /// Delivers what the window allows.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let is_catching_up = self.is_catching_up();
-        let delivers = self.phase == Phase::Delivering || is_catching_up;
+        let delivers = (self.phase == Phase::Delivering || is_catching_up) && !self.is_abandoned;
         if delivers && self.unanswered.is_empty() && self.equipment.fence.holds() {
             let limit = self.equipment.share.events();
             while let Some(processor) = &self.processor {
@@ -217,7 +220,7 @@ impl ConsumerWorker {
                 let Some(delivery) = next else { break };
                 let route = processor.0.clone();
                 self.deliver(delivery, &route, ctx);
-                if !self.unanswered.is_empty() {
+                if !self.unanswered.is_empty() || self.is_abandoned {
                     break;
                 }
             }
@@ -257,9 +260,7 @@ impl ConsumerWorker {
             }
             Route::Intake(intake) => {
                 let taken = Self::offer(message, &**intake);
-                if !intake.is_open() {
-                    self.unanswered(id, attempt, generation, ctx);
-                }
+                self.is_abandoned = !intake.is_open();
                 Awaited::Taker(taken)
             }
         };
@@ -406,6 +407,9 @@ impl ConsumerWorker {
     fn finish_if_done(&mut self, ctx: &mut Context<Self>) {
         match &self.phase {
             Phase::Draining(_) if self.tracker.in_flight() == 0 => self.end(Outcome::Drained, ctx),
+            Phase::Delivering if self.is_abandoned && self.tracker.in_flight() == 0 => {
+                self.fail_for_want_of_a_taker(ctx);
+            }
             Phase::Delivering | Phase::Unpinned if self.tracker.is_drained() => {
                 let Some(children) = self.children.take() else { return };
                 self.phase = Phase::Ending;

@@ -95,6 +95,8 @@ impl ShardChannel {
 /// Brings the records of one shard, in order. What waits in it is bounded by `worker.max-in-flight-events` and
 /// `worker.max-bytes`, divided among the shards, and when it is full nothing more is fetched. What was received and is not
 /// finished counts as well.
+///
+/// Dropped, it brings no more; what was received can still be finished by [`Checkpoints`].
 #[derive(Debug)]
 pub struct Records {
     shard: ShardId,

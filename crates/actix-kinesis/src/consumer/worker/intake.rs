@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use actix::{Context, Handler};
 use tokio::time::Instant;
 
-use super::{ConsumerWorker, LeaseHolds, Phase};
+use super::{ConsumerWorker, LeaseHolds, Outcome, Phase};
 use crate::consumer::event::{Offered, ProcessEvent};
 use crate::consumer::processor::{EventProcessor, Intake, ShardNews};
+
+const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped";
 
 impl ConsumerWorker {
     pub(super) fn feeds_intake(&self) -> bool {
@@ -32,6 +34,11 @@ impl ConsumerWorker {
             self.is_all_offered = true;
             processor.tell_intake(ShardNews::AllOffered);
         }
+    }
+
+    /// Once all that was taken is answered. The shard's next worker has an intake of its own.
+    pub(super) fn fail_for_want_of_a_taker(&mut self, ctx: &mut Context<Self>) {
+        self.end(Outcome::Failed { events: Vec::new(), cause: NOBODY_TAKES.to_owned() }, ctx);
     }
 
     pub(super) fn tell_draining(&self) {

@@ -10,8 +10,6 @@ use super::{Awaited, ConsumerWorker, Outcome, Phase, Sent};
 use crate::consumer::failure::FailureCause;
 use crate::consumer::tracker::{EventId, Verdict};
 
-const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped";
-
 /// A handler that panics drops its message a moment before its actor can be seen to be gone.
 const DEATH_SHOWS_WITHIN: Duration = Duration::from_millis(20);
 
@@ -46,8 +44,6 @@ impl ConsumerWorker {
         }
         if is_alive {
             self.after_answers(ctx);
-        } else if self.feeds_intake() {
-            self.end(Outcome::Failed { events: Vec::new(), cause: NOBODY_TAKES.to_owned() }, ctx);
         } else if self.equipment.processors.are_renewable() {
             self.processor = None;
             self.get_processor(ctx);
