@@ -13,6 +13,7 @@ mod logs;
 mod operations;
 mod panics;
 mod parting;
+mod pipelines;
 mod positions;
 #[path = "../support/recorder.rs"]
 mod recorder;

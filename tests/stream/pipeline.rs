@@ -1,17 +1,22 @@
 //! [`Pipeline`](actix_kinesis::pipeline::Pipeline): decode, filter, transform, gather, emit.
 
+#[cfg(feature = "object-store")]
+mod objects;
+mod redrive;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_kinesis::Checkpoint;
 use actix_kinesis::config::{BackoffConf, Concurrency};
 use actix_kinesis::consumer::ConsumerEvent;
 use actix_kinesis::pipeline::{
     Batch, DeadLetter, DeadLetterStore, DeadLetters, EmitError, Emitter, FailedItem, Gather, Pipeline, Retry,
     RunningPipeline, Stage,
 };
+use actix_kinesis::{Checkpoint, Position, ShardId};
 use kinesis_local::LocalAws;
 
 use crate::support::*;
@@ -193,26 +198,6 @@ async fn what_an_emitter_refuses_for_ever_is_in_the_dead_letters_and_comes_out_o
 }
 
 #[actix::test]
-async fn of_an_event_that_was_emitted_in_part_the_rest_is_redriven() {
-    let aws = local_aws(1).await;
-    put_numbers(&aws, 0..10);
-    let (sink, dead) = (Sink::refusing(|number| number % 100 == 42), Dead::default());
-    let spread =
-        || numbers().transform(async |number: u64| Ok::<_, String>((0..10).map(move |it| 10 * number + it)));
-    let running = start(spread(), &aws, &sink, &dead);
-    dead.until(1).await;
-    sink.until(99).await;
-    running.stop().await.unwrap();
-    let letter = &dead.letters()[0];
-    assert_eq!((number(letter.event()), letter.failed()), (Ok(4), &[2][..]));
-    *sink.refuses.lock().unwrap() = None;
-    assert_eq!(spread().redrive(&dead, &sink).await.unwrap().emitted, 1);
-    let mut out = sink.out();
-    out.sort();
-    assert_eq!(out, (0..100).collect::<Vec<_>>());
-}
-
-#[actix::test]
 async fn a_transform_is_tried_again_and_a_panic_is_a_failure_of_its_event_alone() {
     let aws = local_aws(1).await;
     put_numbers(&aws, 0..30);
@@ -282,7 +267,7 @@ async fn nothing_is_checkpointed_before_it_is_emitted_and_other_shards_go_on() {
 #[actix::test]
 async fn what_was_gathered_is_emitted_when_the_time_is_over_at_a_stop_and_at_the_end_of_a_shard() {
     let aws = local_aws(1).await;
-    let gather = Gather::records(1_000_000).with_bytes(1 << 30).with_time(Duration::from_secs(3_600));
+    let gather = Gather::records(1_000_000).with_bytes(1 << 30).with_time(Duration::MAX);
     let (sink, dead) = (Sink::default(), Dead::default());
     put_numbers(&aws, 0..10);
     aws.split(STREAM, FIRST).unwrap();
@@ -352,82 +337,39 @@ async fn events_of_a_key_are_transformed_one_after_the_other_and_of_others_at_on
     assert!(most.load(Ordering::Relaxed) > 5, "{most:?}");
 }
 
-#[cfg(feature = "object-store")]
-mod objects {
-    use actix_kinesis::pipeline::{ObjectDeadLetters, ObjectEmitter};
-    use object_store::ObjectStore;
-    use object_store::local::LocalFileSystem;
-
-    use super::*;
-
-    fn lines(folder: &std::path::Path) -> Vec<u64> {
-        let mut lines = Vec::new();
-        for entry in std::fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                lines.extend(self::lines(&path));
-            } else if !path.to_string_lossy().contains('#') {
-                // What is being written has such a name, until it is whole.
-                let text = std::fs::read_to_string(&path).unwrap();
-                lines.extend(text.lines().map(|line| line.parse::<u64>().unwrap()));
-            }
+#[actix::test]
+async fn what_an_emitter_knows_is_not_emitted_again_however_its_ranges_lie() {
+    /// Was killed between some batches and their checkpoint, more than once, with other limits each time.
+    #[derive(Clone)]
+    struct Knows(Sink, Vec<RangeInclusive<Position>>);
+    impl Emitter<u64> for Knows {
+        async fn emit(&self, batch: &Batch<u64>) -> Result<(), EmitError> {
+            self.0.emit(batch).await
         }
-        lines.sort();
-        lines
+
+        async fn emitted(
+            &self,
+            _: &ShardId,
+            checkpoint: &Checkpoint,
+        ) -> Result<Vec<RangeInclusive<Position>>, EmitError> {
+            assert_eq!(*checkpoint, Checkpoint::TrimHorizon);
+            Ok(self.1.clone())
+        }
     }
 
-    fn texts() -> Pipeline<String> {
-        numbers().transform(async |number: u64| match number {
-            number if number.is_multiple_of(50) => Err("a poor number".to_owned()),
-            number => Ok([number.to_string()]),
-        })
-    }
-
-    #[actix::test]
-    async fn objects_hold_each_event_once_though_the_checkpoint_is_behind_them() {
-        let aws = local_aws(2).await;
-        let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
-        let start = |conf, gather| {
-            let emitter = ObjectEmitter::new(Arc::clone(&store), "numbers");
-            let dead = ObjectDeadLetters::new(Arc::clone(&store), "dead");
-            texts().gather(gather).start_with(conf, emitter, dead, with_credentials).unwrap()
-        };
-        put_numbers(&aws, 0..100);
-        // This run's checkpoints do not come to the table of the next one.
-        let mut other = conf(&aws);
-        other.application_name = "forgotten".to_owned();
-        let running = start(other, Gather::records(7).with_time(20 * MS));
-        let out = async {
-            let mut pause = tokio::time::interval(10 * MS);
-            while lines(&folder.path().join("numbers")).len() < 98 {
-                pause.tick().await;
-            }
-        };
-        soon("the objects", out).await;
-        assert!(running.stop().await.unwrap().is_clean());
-        put_numbers(&aws, 100..150);
-        let running = start(conf(&aws), Gather::records(11).with_time(20 * MS));
-        let out = async {
-            let mut pause = tokio::time::interval(10 * MS);
-            while lines(&folder.path().join("numbers")).len() < 147 {
-                pause.tick().await;
-            }
-        };
-        soon("the objects", out).await;
-        assert!(running.stop().await.unwrap().is_clean());
-        let wanted: Vec<u64> = (0..150u64).filter(|number| !number.is_multiple_of(50)).collect();
-        assert_eq!(lines(&folder.path().join("numbers")), wanted);
-        let counts = running.counts();
-        assert!(counts.already_emitted >= 98, "{counts:?}");
-        assert_eq!(counts.done(), 150);
-
-        let dead = ObjectDeadLetters::new(Arc::clone(&store), "dead");
-        let emitter = ObjectEmitter::new(Arc::clone(&store), "numbers");
-        let pipeline = numbers().transform(async |number: u64| Ok::<_, String>([number.to_string()]));
-        let redriven = pipeline.redrive(&dead, &emitter).await.unwrap();
-        assert_eq!((redriven.emitted, redriven.failed), (3, 0));
-        assert_eq!(lines(&folder.path().join("numbers")), (0..150).collect::<Vec<_>>());
-        assert!(dead.list().await.unwrap().is_empty());
-    }
+    let aws = local_aws(1).await;
+    put_numbers(&aws, 0..50);
+    let at = |number: usize| Position::new(aws.records(STREAM).unwrap()[number].1.sequence_number.clone(), 0);
+    let ranges = [(20, 29), (5, 8), (8, 12), (6, 7), (25, 35), (40, 40)];
+    let ranges = ranges.map(|(first, last)| at(first)..=at(last)).to_vec();
+    let (sink, dead) = (Sink::default(), Dead::default());
+    let running = numbers()
+        .start_with(conf(&aws), Knows(sink.clone(), ranges), dead.clone(), with_credentials)
+        .unwrap();
+    sink.until(25).await;
+    until_checkpoint(&aws, FIRST, |checkpoint| *checkpoint == Checkpoint::At(at(49))).await;
+    assert!(running.stop().await.unwrap().is_clean());
+    let known = |number: &u64| matches!(number, 5..=12 | 20..=35 | 40);
+    assert_eq!(sink.out(), (0..50).filter(|number| !known(number)).collect::<Vec<_>>());
+    assert_eq!((running.counts().emitted, running.counts().already_emitted), (25, 25));
 }

@@ -280,12 +280,13 @@ impl Offered {
         &self.event
     }
 
-    /// Whether its worker still reads the shard, and no other process can by now.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.link().is_some_and(|link| {
-            link.fence.as_ref().is_none_or(|fence| fence.holds())
-                && link.worker.as_ref().is_none_or(|worker| worker.connected())
-        })
+    /// Whether it may be taken.
+    pub(crate) fn hold(&self) -> Hold {
+        match self.link() {
+            Some(link) if link.is_connected() && link.holds() => Hold::Ours,
+            Some(link) if link.is_connected() => Hold::InDoubt,
+            _ => Hold::Gone,
+        }
     }
 
     /// Resolves when the lease is lost or given up.
@@ -321,6 +322,17 @@ impl Offered {
         let _ = taken.set(handle.delivery.sent);
         (event, handle)
     }
+}
+
+/// Whether an event may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// No other process can read the shard by now.
+    Ours,
+    /// Another process may read the shard. It may turn out that none does.
+    InDoubt,
+    /// Its worker has ended: an answer would go nowhere.
+    Gone,
 }
 
 impl Drop for Offered {
@@ -369,6 +381,14 @@ impl AnswerLink {
     /// The checkpoints of the shard that are stored, for as long as its lease is held.
     pub(crate) fn stored(&self) -> watch::Receiver<Checkpoint> {
         self.stored.clone()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.worker.as_ref().is_none_or(Recipient::connected)
+    }
+
+    fn holds(&self) -> bool {
+        self.fence.as_ref().is_none_or(|fence| fence.holds())
     }
 
     fn send(&self, delivery: DeliveryId, answer: EventProcessed) {

@@ -21,10 +21,10 @@ impl Fence {
 
     /// Moves the end to `valid_until` after the epoch. Returns whether the fence held until now.
     pub(crate) fn extend(&self, valid_until: Duration) -> bool {
-        let held = self.holds();
         let ms = u64::try_from(valid_until.as_millis()).unwrap_or(u64::MAX);
-        self.valid_until_ms.store(ms, Ordering::Release);
-        held
+        let former = self.valid_until_ms.swap(ms, Ordering::AcqRel);
+        // The time is read behind the swap: whoever has seen that it does not hold, and waits, was earlier than this.
+        self.is_before(former)
     }
 
     /// Ends it now: the lease is not ours any more.
@@ -33,7 +33,11 @@ impl Fence {
     }
 
     pub(crate) fn holds(&self) -> bool {
-        self.epoch.elapsed().as_millis() < u128::from(self.valid_until_ms.load(Ordering::Acquire))
+        self.is_before(self.valid_until_ms.load(Ordering::Acquire))
+    }
+
+    fn is_before(&self, end_ms: u64) -> bool {
+        self.epoch.elapsed().as_millis() < u128::from(end_ms)
     }
 }
 

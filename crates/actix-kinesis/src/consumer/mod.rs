@@ -27,6 +27,8 @@ mod load;
 mod notice;
 mod notifier;
 mod observe;
+#[cfg(test)]
+pub(crate) mod offering;
 mod placement;
 mod processor;
 mod status;
@@ -56,7 +58,7 @@ use supervisor::{Ending, Operate, Operation, Parts, Stop, Supervisor};
 pub use error::{ConsumerError, OperationError, Stopped};
 #[cfg(feature = "object-store")]
 pub(crate) use event::Contents;
-pub(crate) use event::{AnswerLink, Offered};
+pub(crate) use event::{AnswerLink, Hold, Offered};
 pub use event::{ConsumerEvent, EventHandle, EventProcessed, FencingToken, ProcessEvent};
 pub use failure::{
     ConsumerShutdown, ConsumerWorkerFailure, FailedEvent, FailureCause, FailureDecision, ShutdownReason,

@@ -87,7 +87,8 @@ impl<T> Buffer<T> {
     fn hold(&mut self, offered: Offered) {
         self.bytes += offered.event().payload().len();
         self.events.push(offered);
-        self.due.get_or_insert_with(|| Instant::now() + self.limits.time);
+        // Without an end if that is beyond all time.
+        self.due = self.due.or_else(|| Instant::now().checked_add(self.limits.time));
     }
 
     pub(super) fn is_empty(&self) -> bool {

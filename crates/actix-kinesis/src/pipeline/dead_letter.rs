@@ -10,7 +10,8 @@ use crate::consumer::ConsumerEvent;
 
 /// Where events go that cannot be emitted. It should keep them, for somebody to look at and to redrive.
 pub trait DeadLetters: Send + Sync + 'static {
-    /// Keeps a letter. When this is `Ok`, the checkpoint may pass the event. The same letter may come again after a crash.
+    /// Keeps a letter. When this is `Ok`, the checkpoint may pass the event. The same letter may come again after a crash; one of
+    /// the same shard and position replaces an earlier one.
     ///
     /// # Errors
     /// Tried again, with growing pauses, for as long as it takes; meanwhile the shard stands still.

@@ -19,7 +19,7 @@ pub trait Emitter<T>: Send + Sync + 'static {
     /// processes emit the same shard at a time. A range may be told only if each event in it was emitted, filtered or put to the
     /// dead letters; [`Batch::range`] is one when all of the batch is emitted at once.
     ///
-    /// By default none is known.
+    /// By default none is known. An emitter that wraps another one must hand this on.
     ///
     /// # Errors
     /// [`EmitError`]: asked again until it is answered.

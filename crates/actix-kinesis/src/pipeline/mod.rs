@@ -50,6 +50,8 @@
 //! | `buffer` | what is gathered of a shard |
 //! | `emitter`, `dead_letter` | where it goes |
 //! | `shard` | the task of one shard |
+//! | `ends` | what is done until everything is where it should be |
+//! | `turns` | one after the other, of those of a key or a shard |
 //! | `redrive` | dead letters once more |
 //! | `to_objects`, `to_stream` | emitters to files and object stores, and to a stream |
 
@@ -57,12 +59,14 @@ mod buffer;
 mod counts;
 mod dead_letter;
 mod emitter;
+mod ends;
 mod redrive;
 mod shard;
 mod stages;
 #[cfg(feature = "object-store")]
 mod to_objects;
 mod to_stream;
+mod turns;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -76,8 +80,10 @@ use crate::config::{BackoffConf, Concurrency, ConsumerConf, FailurePolicy};
 use crate::consumer::{ConsumerBuilder, ConsumerError, ConsumerEvent, KinesisConsumer, Stopped};
 use crate::stream::Begun;
 use counts::Counters;
-use shard::{Ends, ShardTask};
+use ends::Ends;
+use shard::ShardTask;
 use stages::Stages;
+use turns::Turns;
 
 pub use buffer::Gather;
 pub use counts::Counts;
@@ -215,6 +221,8 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
         let (stages, gather) = (self.stages, self.gather);
         tokio::spawn(async move {
             let mut shards = JoinSet::new();
+            // A shard may start again while the emitter is still busy with what was taken of it before.
+            let mut turns = Turns::new();
             loop {
                 let next = poll_fn(|cx| begun.poll_next(cx));
                 tokio::select! {
@@ -222,7 +230,7 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
                         Some(Ok((shard, taker))) => {
                             let span = error_span!("pipeline", %stream, %shard);
                             let task = ShardTask::new(taker, stages.clone(), gather, at_once, Arc::clone(&ends));
-                            shards.spawn(task.run().instrument(span));
+                            shards.spawn(task.run(turns.next(shard)).instrument(span));
                         }
                         // `RunningPipeline::finished` tells the error.
                         Some(Err(_)) | None => break,

@@ -93,8 +93,11 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
             Err(error @ EmitError::Unavailable(_)) => Err(error),
             Err(EmitError::Items(failed) | EmitError::Later(failed)) => {
                 let cause = failed.first().map_or_else(String::new, |failed| failed.cause.clone());
-                let failed =
+                let failed: Vec<_> =
                     failed.iter().filter_map(|failed| Some(batch.items.get(failed.place)?.index)).collect();
+                if failed.is_empty() {
+                    return Ok(Fate::Emitted);
+                }
                 let left = DeadLetter {
                     stage: Stage::Emit,
                     failed,

@@ -1,6 +1,5 @@
 //! The task of one shard.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,28 +7,18 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::{FuturesOrdered, StreamExt};
 use kinesis_record::Position;
-use tokio::sync::oneshot;
 use tokio::time::{sleep, sleep_until};
 use tracing::{debug, warn};
 
-use super::Retry;
 use super::buffer::{Buffer, Gather};
-use super::counts::{Counters, add};
-use super::dead_letter::{DeadLetter, DeadLetters, Stage};
-use super::emitter::{Batch, EmitError, Emitter, FailedItem};
+use super::counts::add;
+use super::dead_letter::{DeadLetters, Stage};
+use super::emitter::Emitter;
+use super::ends::{Ends, Lost, answer};
 use super::stages::{Failure, Stages};
-use crate::backoff::Backoff;
+use super::turns::{Turn, Turns};
 use crate::consumer::{EventProcessed, Offered};
 use crate::stream::Taker;
-
-/// Where the values of all shards go.
-pub(super) struct Ends<E, D> {
-    pub(super) stream: Arc<str>,
-    pub(super) emitter: E,
-    pub(super) dead_letters: D,
-    pub(super) retry: Retry,
-    pub(super) counters: Arc<Counters>,
-}
 
 /// An event, and what was made of it at the last attempt.
 struct Made<T> {
@@ -38,10 +27,6 @@ struct Made<T> {
     attempts: u32,
 }
 
-/// The shard may be read by another process. The task ends, which gives back all that was taken; if the lease is kept after all, the
-/// shard starts again behind its checkpoint, in order.
-struct Lost;
-
 /// Takes the events of one shard through the pipeline.
 pub(super) struct ShardTask<T, E, D> {
     taker: Taker,
@@ -49,8 +34,7 @@ pub(super) struct ShardTask<T, E, D> {
     at_once: usize,
     ends: Arc<Ends<E, D>>,
     making: FuturesOrdered<BoxFuture<'static, Made<T>>>,
-    /// For each key the end of its last event that is being made something of.
-    keys: HashMap<Arc<str>, oneshot::Receiver<()>>,
+    keys: Turns<Arc<str>>,
     buffer: Buffer<T>,
     emitting: OptionFuture<BoxFuture<'static, Result<(), Lost>>>,
     is_emitting: bool,
@@ -77,7 +61,7 @@ where
             at_once,
             ends,
             making: FuturesOrdered::new(),
-            keys: HashMap::new(),
+            keys: Turns::new(),
             buffer: Buffer::new(gather),
             emitting: None.into(),
             is_emitting: false,
@@ -85,8 +69,9 @@ where
         }
     }
 
-    /// Runs until the shard offers nothing more and what was taken is emitted, or until it is given back.
-    pub(super) async fn run(mut self) {
+    /// Runs until the shard offers nothing more and what was taken is emitted, or until the shard's worker has ended.
+    pub(super) async fn run(mut self, mut turn: Turn) {
+        turn.come().await;
         let (mut is_ended, mut is_due) = (false, false);
         loop {
             let is_last = is_ended && self.making.is_empty();
@@ -100,12 +85,20 @@ where
             let may_take = !self.buffer.is_full() && !is_ended && self.making.len() < self.at_once;
             let due = self.buffer.due().filter(|_| !self.is_emitting && !is_due);
             let take = poll_fn(|cx| self.taker.0.poll_take(cx));
+            let gone = poll_fn(|cx| self.taker.0.poll_gone(cx));
             tokio::select! {
                 biased;
+                () = gone => {
+                    // The shard's next task asks what was emitted. By then, this must be or never be.
+                    if self.is_emitting {
+                        let _ = (&mut self.emitting).await;
+                    }
+                    return;
+                }
                 Some(emitted) = &mut self.emitting, if self.is_emitting => {
                     (self.emitting, self.is_emitting) = (None.into(), false);
                     if let Err(Lost) = emitted {
-                        debug!("the lease does not hold: what was taken is given back");
+                        debug!("the shard is read no more: what was taken is given back");
                         return;
                     }
                 }
@@ -129,23 +122,13 @@ where
             answer(offered, EventProcessed::Processed);
             return Ok(());
         }
-        let (done, until_done) = oneshot::channel::<()>();
-        let key = offered.event().shared_partition_key();
-        let before = key.and_then(|key| self.keys.insert(key, until_done));
-        if self.keys.len() > 2 * self.at_once {
-            // Of those that have ended the sender is gone.
-            self.keys
-                .retain(|_, until_done| until_done.try_recv() == Err(oneshot::error::TryRecvError::Empty));
-        }
+        let mut turn = offered.event().shared_partition_key().map(|key| self.keys.next(key));
         let (stages, ends) = (self.stages.clone(), Arc::clone(&self.ends));
         self.making.push_back(Box::pin(async move {
-            if let Some(before) = before {
-                // It never sends anything: the other end is dropped.
-                let _ = before.await;
+            if let Some(turn) = &mut turn {
+                turn.come().await;
             }
-            let made = make(offered, &stages, &ends).await;
-            drop(done);
-            made
+            make(offered, &stages, &ends).await
         }));
         Ok(())
     }
@@ -171,6 +154,7 @@ where
                 let emitted = tokio::select! {
                     emitted = asking => joined(emitted),
                     () = offered.until_lost() => return Err(Lost),
+                    () = poll_fn(|cx| self.taker.0.poll_gone(cx)) => return Err(Lost),
                 };
                 debug!(ranges = emitted.len(), "emitted before");
                 unknown.insert(emitted)
@@ -195,8 +179,9 @@ where
 
     fn emit(&mut self) {
         let full = self.buffer.take();
-        let ends = Arc::clone(&self.ends);
-        let emitting: BoxFuture<'static, Result<(), Lost>> = Box::pin(async move { ends.emit(full).await });
+        let (ends, queue) = (Arc::clone(&self.ends), Arc::clone(&self.taker.0));
+        let emitting: BoxFuture<'static, Result<(), Lost>> =
+            Box::pin(async move { ends.emit(full, queue).await });
         (self.emitting, self.is_emitting) = (Some(emitting).into(), true);
     }
 }
@@ -218,140 +203,6 @@ async fn make<T: Send + 'static, E, D>(offered: Offered, stages: &Stages<T>, end
     }
 }
 
-fn answer(offered: Offered, answer: EventProcessed) {
-    offered.take().1.answer(answer);
-}
-
-impl<E, D> Ends<E, D> {
-    fn backoff(&self) -> Backoff {
-        Backoff::new(self.retry.backoff.min, self.retry.backoff.max, fastrand::Rng::new())
-    }
-}
-
-impl<E, D: DeadLetters> Ends<E, D> {
-    /// Emits what was gathered, and puts to the dead letters what cannot be.
-    async fn emit<T>(&self, full: Buffer<T>) -> Result<(), Lost>
-    where
-        T: Send + Sync + 'static,
-        E: Emitter<T>,
-    {
-        let Some((first, last)) = full.range() else { return Ok(()) };
-        let (events, mut dead_places) = (full.events, HashSet::new());
-        for dead in full.dead {
-            let letter = self.letter(&events[dead.place], dead.failure, Vec::new(), dead.attempts);
-            self.put(&letter, &events).await?;
-            dead_places.insert(dead.place);
-        }
-        let shard = events[0].shard().clone();
-        let mut batch = Batch::new(shard, first..=last, full.items, false);
-        let refused = self.emit_batch(&mut batch, &events).await?;
-        for (position, (failed, cause)) in refused {
-            let Some(place) = events.iter().position(|offered| *offered.event().position() == position)
-            else {
-                continue;
-            };
-            let failure = Failure { stage: Stage::Emit, cause };
-            let letter = self.letter(&events[place], failure, failed, batch.attempt());
-            self.put(&letter, &events).await?;
-            dead_places.insert(place);
-        }
-        add(&self.counters.dead, dead_places.len());
-        add(&self.counters.emitted, events.len() - dead_places.len());
-        for (place, offered) in events.into_iter().enumerate() {
-            let is_dead = dead_places.contains(&place);
-            answer(offered, if is_dead { EventProcessed::Skipped } else { EventProcessed::Processed });
-        }
-        Ok(())
-    }
-
-    /// Emits a batch. Returns what was refused as often as allowed: for each event the values, and a cause.
-    async fn emit_batch<T>(
-        &self,
-        batch: &mut Batch<T>,
-        events: &[Offered],
-    ) -> Result<Vec<(Position, (Vec<usize>, String))>, Lost>
-    where
-        T: Send + Sync + 'static,
-        E: Emitter<T>,
-    {
-        let (mut backoff, mut failures) = (self.backoff(), 0);
-        while !batch.is_empty() {
-            if !events.iter().all(Offered::is_ours) {
-                return Err(Lost);
-            }
-            let emitted = tokio::select! {
-                emitted = self.emitter.emit(batch) => emitted,
-                () = events[0].until_lost() => return Err(Lost),
-            };
-            match emitted {
-                Ok(()) => break,
-                Err(EmitError::Later(failed)) => {
-                    if backoff.failures() == 0 {
-                        let cause = failed.first().map_or("", |failed| &failed.cause);
-                        warn!(
-                            items = failed.len(),
-                            cause, "the destination does not take everything, trying again"
-                        );
-                    }
-                    batch.retain(&places(batch, &failed));
-                }
-                Err(EmitError::Unavailable(cause)) => {
-                    if backoff.failures() == 0 {
-                        warn!(cause, "the destination takes nothing, trying again");
-                    }
-                }
-                Err(EmitError::Items(failed)) => {
-                    let mut failed: Vec<_> =
-                        failed.into_iter().filter(|failed| failed.place < batch.items().len()).collect();
-                    failed.sort_by_key(|failed| failed.place);
-                    failed.dedup_by_key(|failed| failed.place);
-                    add(&self.counters.failures, failed.len());
-                    failures += 1;
-                    if failures >= self.retry.attempts {
-                        return Ok(by_event(batch, failed));
-                    }
-                    batch.retain(&places(batch, &failed));
-                }
-            }
-            batch.begin_next_attempt();
-            sleep(backoff.next_pause()).await;
-        }
-        Ok(Vec::new())
-    }
-
-    fn letter(&self, offered: &Offered, failure: Failure, failed: Vec<usize>, attempts: u32) -> DeadLetter {
-        let Failure { stage, cause } = failure;
-        let (stream, event) = (Arc::clone(&self.stream), offered.event().clone());
-        DeadLetter { stream, event, stage, failed, cause, attempts }
-    }
-
-    /// Puts a letter, however long it takes.
-    async fn put(&self, letter: &DeadLetter, events: &[Offered]) -> Result<(), Lost> {
-        let mut backoff = self.backoff();
-        loop {
-            if !events.iter().all(Offered::is_ours) {
-                return Err(Lost);
-            }
-            match self.dead_letters.put(letter).await {
-                Ok(()) => {
-                    warn!(position = %letter.position(), stage = ?letter.stage(), "put to the dead letters");
-                    return Ok(());
-                }
-                Err(error) => {
-                    warn!(position = %letter.position(), %error, "the dead letters take nothing, trying again");
-                    sleep(backoff.next_pause()).await;
-                }
-            }
-        }
-    }
-}
-
-/// Where failed items are in a batch, in order.
-fn places<T>(batch: &Batch<T>, failed: &[FailedItem]) -> Vec<usize> {
-    let places = failed.iter().map(|failed| failed.place).filter(|place| *place < batch.items.len());
-    places.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 /// The ranges in order, those that overlap in one.
 fn joined(mut ranges: Vec<RangeInclusive<Position>>) -> Vec<RangeInclusive<Position>> {
     ranges.retain(|range| !range.is_empty());
@@ -370,14 +221,18 @@ fn joined(mut ranges: Vec<RangeInclusive<Position>>) -> Vec<RangeInclusive<Posit
     joined
 }
 
-/// The failed items of a batch by their events, in order.
-fn by_event<T>(batch: &Batch<T>, failed: Vec<FailedItem>) -> Vec<(Position, (Vec<usize>, String))> {
-    let mut by_event: Vec<(Position, (Vec<usize>, String))> = Vec::new();
-    for (item, failed) in failed.into_iter().map(|failed| (&batch.items[failed.place], failed)) {
-        match by_event.last_mut() {
-            Some((position, (indexes, _))) if *position == item.position => indexes.push(item.index),
-            _ => by_event.push((item.position.clone(), (vec![item.index], failed.cause))),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(number: u128) -> Position {
+        Position::new(number.into(), 0)
     }
-    by_event
+
+    #[test]
+    fn ranges_that_overlap_touch_or_hold_each_other_are_one_and_others_are_apart() {
+        let ranges = [(5, 9), (1, 6), (2, 3), (9, 9), (20, 30), (12, 11), (25, 28), (30, 31)];
+        let joined = joined(ranges.map(|(first, last)| at(first)..=at(last)).to_vec());
+        assert_eq!(joined, [at(1)..=at(9), at(20)..=at(31)]);
+    }
 }

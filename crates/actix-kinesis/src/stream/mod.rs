@@ -28,6 +28,7 @@ use sink::KinesisSink;
 
 pub use channel::{Channels, Checkpoints, Records, ShardChannel, ShardPosition, ShardRecord};
 pub use committable::{CommitBatch, CommitHandle, CommittableEvent, NotStored};
+pub(crate) use queue::Queue;
 pub(crate) use shards::{Begun, Taker};
 pub use shards::{ShardSource, ShardSources};
 pub use source::{Source, SourceControl};

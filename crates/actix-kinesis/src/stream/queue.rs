@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures::task::AtomicWaker;
 use kinesis_record::ShardId;
 
-use crate::consumer::{Intake, Offered, ShardNews};
+use crate::consumer::{Hold, Intake, Offered, ShardNews};
 
 /// A queue of events with one taker. The windows of the shards bound it.
 pub(crate) struct Queue {
@@ -31,6 +31,8 @@ struct State {
     is_all_offered: bool,
     /// The worker offers no more in any case.
     is_ended: bool,
+    /// The worker has ended: answers go nowhere.
+    is_gone: bool,
 }
 
 impl Queue {
@@ -58,6 +60,12 @@ impl Queue {
             return Poll::Ready(None);
         }
         Poll::Pending
+    }
+
+    /// Resolves when the worker of the one shard has ended. To be polled by the taker's task alone.
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.taker.register(cx.waker());
+        if self.lock().is_gone { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Whether its one shard will never have anything to take.
@@ -101,10 +109,15 @@ impl Queue {
 impl State {
     /// The oldest event of a shard whose lease holds. While that of a shard is in doubt, its events wait here, in their order.
     fn take(&mut self) -> Option<Offered> {
+        if self.offered.front()?.hold() == Hold::Ours {
+            return self.offered.pop_front();
+        }
+        // A worker that ends while its lease is lost has nobody who could say so here.
+        self.offered.retain(|offered| offered.hold() != Hold::Gone);
         let mut in_doubt: Vec<&ShardId> = Vec::new();
         let place = self.offered.iter().position(|offered| {
             // A lease that holds again in the middle of the search must not let a later event through.
-            let is_ours = !in_doubt.contains(&offered.shard()) && offered.is_ours();
+            let is_ours = !in_doubt.contains(&offered.shard()) && offered.hold() == Hold::Ours;
             if !is_ours && !in_doubt.contains(&offered.shard()) {
                 in_doubt.push(offered.shard());
             }
@@ -119,7 +132,9 @@ pub(crate) struct Feed(pub(crate) Arc<Queue>);
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.0.lock().is_ended = true;
+        let mut state = self.0.lock();
+        (state.is_ended, state.is_gone) = (true, true);
+        self.0.give_back(state, |_| true);
         self.0.taker.wake();
     }
 }
@@ -164,7 +179,7 @@ impl Intake for Queue {
                 }
             }
             ShardNews::Ended(shard) => {
-                state.is_ended = self.is_of_one_shard;
+                (state.is_ended, state.is_gone) = (self.is_of_one_shard, self.is_of_one_shard);
                 self.give_back(state, |offered| *offered.shard() == shard);
             }
         }
@@ -175,5 +190,65 @@ impl Intake for Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("waiting", &self.lock().offered.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::consumer::EventProcessed;
+    use crate::consumer::offering::Offering;
+
+    /// What can be taken now.
+    fn takeable(queue: &Queue) -> Vec<String> {
+        let taken = std::iter::from_fn(|| poll_fn(|cx| queue.poll_take(cx)).now_or_never().flatten());
+        taken
+            .map(|offered| {
+                let (event, handle) = offered.take();
+                handle.answer(EventProcessed::Processed);
+                format!("{}:{}", event.shard(), String::from_utf8_lossy(event.payload()))
+            })
+            .collect()
+    }
+
+    #[actix::test]
+    async fn events_of_a_lease_in_doubt_wait_in_their_order_and_hold_up_no_other_shard() {
+        let (queue, one, other) = (Queue::of_all_shards(), Offering::new("one"), Offering::new("other"));
+        [one.offer(1), other.offer(2), one.offer(3)].into_iter().for_each(|event| queue.offer(event));
+        one.doubt();
+        assert_eq!(takeable(&queue), ["other:2"]);
+        one.hold();
+        assert_eq!(takeable(&queue), ["one:1", "one:3"]);
+    }
+
+    #[actix::test]
+    async fn a_worker_that_ended_without_a_word_leaves_nothing_in_the_way_of_the_next_one() {
+        let (queue, former, next) = (Queue::of_all_shards(), Offering::new("one"), Offering::new("one"));
+        queue.offer(former.offer(1));
+        queue.offer(former.offer(2));
+        former.doubt();
+        former.end().await;
+        queue.offer(next.offer(1));
+        assert_eq!(takeable(&queue), ["one:1"]);
+        assert_eq!(next.answers().await.len(), 1);
+    }
+
+    #[actix::test]
+    async fn the_queue_of_a_shard_ends_with_its_worker_whatever_it_held() {
+        let (queue, worker) = (Arc::new(Queue::of_one_shard()), Offering::new("one"));
+        let feed = Feed(Arc::clone(&queue));
+        feed.offer(worker.offer(1));
+        worker.doubt();
+        assert!(poll_fn(|cx| queue.poll_take(cx)).now_or_never().is_none());
+        assert!(poll_fn(|cx| queue.poll_gone(cx)).now_or_never().is_none());
+        drop(feed);
+        assert!(queue.is_over());
+        assert!(matches!(poll_fn(|cx| queue.poll_take(cx)).now_or_never(), Some(None)));
+        assert!(poll_fn(|cx| queue.poll_gone(cx)).now_or_never().is_some());
+        assert_eq!(worker.answers().await, [None]);
     }
 }

@@ -1,14 +1,15 @@
 //! A consumer as a stream of streams, one for each shard.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
 use kinesis_record::ShardId;
-use tokio::sync::mpsc;
 
 use super::committable::CommittableEvent;
 use super::queue::{Feed, Queue};
@@ -90,7 +91,7 @@ impl Drop for Taker {
 /// The shards that a consumer begins to read.
 pub(crate) struct Begun {
     pub(crate) consumer: KinesisConsumer,
-    shards: mpsc::UnboundedReceiver<(ShardId, Taker)>,
+    shards: Arc<Waiting>,
     finished: Option<BoxFuture<'static, Result<Stopped, ConsumerError>>>,
 }
 
@@ -99,11 +100,15 @@ impl Begun {
         conf: ConsumerConf,
         configure: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
     ) -> Result<Self, ConsumerError> {
-        let (begun, shards) = mpsc::unbounded_channel();
+        let shards = Arc::new(Waiting::default());
+        let begun = Arc::downgrade(&shards);
         let processors = EventProcessors::per_shard(move |shard| {
             let queue = Arc::new(Queue::of_one_shard());
-            // Without a receiver the taker is dropped, which closes the queue.
-            let _ = begun.send((shard.clone(), Taker(Arc::clone(&queue))));
+            let taker = Taker(Arc::clone(&queue));
+            // Without anybody who asks for shards the taker is dropped, which closes the queue.
+            if let Some(begun) = begun.upgrade() {
+                begun.add(shard.clone(), taker);
+            }
             EventProcessor::of_intake(Arc::new(Feed(queue)))
         });
         let consumer = configure(KinesisConsumer::builder(conf, processors)).start()?;
@@ -115,18 +120,64 @@ impl Begun {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<(ShardId, Taker), ConsumerError>>> {
-        while let Poll::Ready(Some((shard, taker))) = self.shards.poll_recv(cx) {
-            // It may have been let go of while nobody asked.
-            if !taker.0.is_over() {
-                return Poll::Ready(Some(Ok((shard, taker))));
-            }
+        if let Poll::Ready(begun) = self.shards.poll_next(cx) {
+            return Poll::Ready(Some(Ok(begun)));
         }
         poll_end(&mut self.finished, cx)
+    }
+}
+
+/// Shards that nobody has asked for yet. Those that are read no more are forgotten, so there are never more than shards are read.
+#[derive(Default)]
+struct Waiting {
+    shards: Mutex<VecDeque<(ShardId, Taker)>>,
+    asking: AtomicWaker,
+}
+
+impl Waiting {
+    fn add(&self, shard: ShardId, taker: Taker) {
+        let mut shards = self.lock();
+        shards.retain(|(_, taker)| !taker.0.is_over());
+        shards.push_back((shard, taker));
+        drop(shards);
+        self.asking.wake();
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<(ShardId, Taker)> {
+        self.asking.register(cx.waker());
+        let mut shards = self.lock();
+        shards.retain(|(_, taker)| !taker.0.is_over());
+        shards.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(ShardId, Taker)>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
         self.consumer.begin_stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_begin_and_end_unasked_for_are_forgotten() {
+        let waiting = Waiting::default();
+        let mut feeds = Vec::new();
+        for number in 0..1_000 {
+            let queue = Arc::new(Queue::of_one_shard());
+            let taker = Taker(Arc::clone(&queue));
+            waiting.add(ShardId::from("one"), taker);
+            // Of the last one, the worker lives.
+            feeds.push(Feed(queue));
+            feeds.truncate(if number == 999 { 1 } else { 0 });
+        }
+        assert_eq!(waiting.lock().len(), 1);
+        assert!(!waiting.lock()[0].1.0.is_over());
     }
 }
