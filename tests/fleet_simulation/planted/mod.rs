@@ -105,9 +105,8 @@ fn build(copied: &Path, target: &Path) -> Result<String, String> {
     program.ok_or_else(|| String::from_utf8_lossy(&built.stderr).into_owned())
 }
 
-/// `cargo test --test fleet_simulation planted_bugs -- --ignored --nocapture`
 #[test]
-#[ignore = "builds the workspace once for each bug, which takes many minutes"]
+#[ignore = "builds the workspace once for each bug, many minutes: cargo test --test fleet_simulation planted_bugs -- --ignored --nocapture"]
 fn planted_bugs_are_caught() {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
