@@ -1,5 +1,8 @@
 //! Writes down what a consumer does.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
