@@ -18,6 +18,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[allow(dead_code, reason = "each of the tests uses a part of it")]
+#[path = "../support/example.rs"]
+mod example;
 mod fleet;
 mod kcl;
 #[allow(dead_code, reason = "each of the tests uses a part of it")]

@@ -50,19 +50,24 @@ fn build(name: &str, features: &[&str], folder: &Path) {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["build", "--quiet", "--example", name, "--profile", profile, "--target-dir"]);
     command.arg(folder.parent().unwrap()).args(["--features", &features.join(",")]);
     // From the root, where features are those of the whole workspace, as for `cargo test`.
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let built = command.output().unwrap();
+    let why = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "the example {name} cannot be built:\n{why}");
+}
+
+/// Cargo, as if it were not called by a test.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (variable, _) in std::env::vars_os() {
         let is_of_the_test = |name: &str| OF_THE_TEST.iter().any(|start| name.starts_with(start));
         if variable.to_str().is_some_and(is_of_the_test) {
             command.env_remove(&variable);
         }
     }
-    let built = command.output().unwrap();
-    let why = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "the example {name} cannot be built:\n{why}");
+    command
 }

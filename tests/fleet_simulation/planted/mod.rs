@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use bugs::{BUGS, Bug};
 
+use crate::example::cargo;
+
 /// A bug must be caught within so many seeds.
 const SEEDS: u64 = 200;
 /// A run that takes longer has no end.
@@ -89,8 +91,7 @@ fn search(copied: &Path, target: &Path) -> String {
 
 /// Builds this simulation with the bug in the product, and gives the program.
 fn build(copied: &Path, target: &Path) -> Result<String, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(&cargo)
+    let built = cargo()
         .args(["test", "--offline", "-p", "actix-kinesis-test", "--test", "fleet_simulation", "--no-run"])
         .arg("--message-format=json")
         .current_dir(copied)

@@ -19,16 +19,14 @@ pub(super) struct Unexplained {
 impl Checker {
     /// The process that the line is of: another one whenever its name starts anew.
     pub(super) fn life<'a>(&mut self, line: &'a Line) -> Cow<'a, str> {
-        if line.worker.is_empty() {
-            return Cow::Borrowed("");
+        let life = self.lives.get(&line.worker).copied().unwrap_or(1);
+        let name = name(&line.worker, life);
+        let has_lived = self.workers.get(&*name).is_some_and(|history| history.has_lived);
+        if line.event == Event::Started && has_lived {
+            self.lives.insert(line.worker.clone(), life + 1);
+            return self::name(&line.worker, life + 1);
         }
-        if line.event == Event::Started && self.workers.contains_key(&line.worker) {
-            *self.lives.entry(line.worker.clone()).or_insert(1) += 1;
-        }
-        match self.lives.get(&line.worker) {
-            Some(life) => Cow::Owned(format!("{} (life {life})", line.worker)),
-            None => Cow::Borrowed(&line.worker),
-        }
+        name
     }
 
     /// Notes that the process has said something, or that something was said of it.
@@ -40,6 +38,8 @@ impl Checker {
         let history = self.worker(worker);
         history.last = last;
         history.has_ended |= matches!(event, Event::Stopped { .. } | Event::Crashed);
+        // It may stand still before it starts.
+        history.has_lived |= !matches!(event, Event::Frozen | Event::Thawed);
     }
 
     /// Finds out whether those had trouble after all.
@@ -66,4 +66,8 @@ impl Checker {
             self.violations.push(violation);
         }
     }
+}
+
+fn name(worker: &str, life: usize) -> Cow<'_, str> {
+    if life == 1 { Cow::Borrowed(worker) } else { Cow::Owned(format!("{worker} (life {life})")) }
 }

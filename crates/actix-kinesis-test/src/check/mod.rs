@@ -138,7 +138,7 @@ pub struct Checker {
     at_ms: u64,
     shards: BTreeMap<String, ShardHistory>,
     workers: BTreeMap<String, WorkerHistory>,
-    /// How often each name of a process has been that of a new one.
+    /// Which of the processes with its name is the present one, from 1, where there was more than one.
     lives: BTreeMap<String, usize>,
     /// Of each partition key and explicit hash key, the greatest place that was delivered for the first time.
     keys: BTreeMap<(String, Option<String>), Position>,
@@ -174,6 +174,8 @@ struct WorkerHistory {
     shards: BTreeSet<String>,
     /// Its last line, and when that was.
     last: (usize, u64),
+    /// Whether it has done anything.
+    has_lived: bool,
     /// Whether it has said that it ends, or somebody that it died.
     has_ended: bool,
 }

@@ -28,9 +28,8 @@ use super::{Event, Line};
 /// # }
 /// ```
 ///
-/// Each line is written whole with one call, and flushed, before the consumer goes on: what happens after it has not
-/// happened before it is told, whenever the process dies. So give a file as it is, which takes a few microseconds for a
-/// line, rather than a `BufWriter` around it.
+/// Each line is written whole with one call, and flushed, before the consumer goes on: a process that dies has told of
+/// all that it has delivered. So give a file as it is, rather than a `BufWriter` around it.
 ///
 /// When a line cannot be written, that is logged as an error, and nothing more is written, so that what there is has no
 /// hole. The consumer goes on.
@@ -48,7 +47,7 @@ struct Sink {
 }
 
 impl Recorder {
-    /// A recorder of one consumer. Several may append to one file, whose history starts anew with each of them.
+    /// A recorder of one consumer. Several recorders may append to one file, at once or one after the other.
     pub fn new(to: impl Write + Send + 'static) -> Self {
         let sink = Sink { to: Box::new(to), worker: String::new(), at_ms: 0, has_failed: false };
         Self(Arc::new(Mutex::new(sink)))
