@@ -1,12 +1,13 @@
-//! Checks a recorded history of a fleet: JSON lines of `probe` processes, of the fleet simulation, or made from logs.
+//! Checks a recorded history of a fleet: JSON lines of `probe` and `put`, or those that applications write with
+//! `actix_kinesis_test::check::Recorder`.
 //!
 //! ```sh
-//! cargo run -p actix-kinesis-test --example check -- worker-1.jsonl worker-2.jsonl put.jsonl
+//! cargo run --example check -- --window-ms 15000 worker-1.jsonl worker-2.jsonl put.jsonl
 //! ```
 //!
 //! The lines of all files are put into the order of their `unix_ms`; those of one file keep theirs. What was put is told
 //! by lines like `{"unix_ms":1,"event":"put","shard":"shardId-0","seq":"1","sub":0,"pk":"key"}`, and what each line may
-//! say by `actix_kinesis_test::check::Event`.
+//! say by `actix_kinesis_test::check::Event`. A process that says nothing any more, its stop included, counts as killed.
 //!
 //! Violations go to stdout, each with the file and line that show it. A last line that is cut off, as a killed process
 //! leaves it, is left out. Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that cannot be read.
@@ -68,6 +69,8 @@ struct Found<'a> {
     file: &'a Path,
     number: usize,
     line: Line,
+    /// The latest time in its file so far.
+    since_ms: u64,
 }
 
 /// Prints the violations. Returns how many there are.
@@ -79,7 +82,7 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
     if history.is_empty() {
         return Err("there are no lines to check".into());
     }
-    history.sort_by_key(|found| found.line.at_ms);
+    history.sort_by_key(|found| found.since_ms);
     let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
     let mut checker = Checker::new(Rules {
         only_planned: arguments.only_planned,
@@ -94,6 +97,7 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
             None => Concurrency::None,
         },
         gives_up_nothing: arguments.gives_up_nothing,
+        silence_is_death: true,
     });
     let unknown = history.iter().filter(|found| found.line.event == Event::Other).count();
     if unknown == history.len() {
@@ -115,9 +119,13 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
 fn read<'a>(file: &'a Path, history: &mut Vec<Found<'a>>) -> Result<(), Box<dyn Error>> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    let mut since_ms = 0;
     for (number, line) in (1..).zip(text.split_inclusive('\n')).filter(|(_, line)| !line.trim().is_empty()) {
         match Line::parse(line) {
-            Ok(line) => history.push(Found { file, number, line }),
+            Ok(line) => {
+                since_ms = line.at_ms.max(since_ms);
+                history.push(Found { file, number, line, since_ms });
+            }
             // A process that was killed leaves half a line.
             Err(_) if !line.ends_with('\n') => eprintln!("check: {name}:{number}: cut off, left out"),
             Err(error) => return Err(format!("{name}:{number}: {error}").into()),

@@ -11,7 +11,7 @@ declare -A CHECKED # what is known to be there (empty) or the reason why it is n
 # In the profile IT_PROFILE.
 build() {
     local built="$TARGET/$IT_PROFILE"
-    cargo build --quiet --profile "${IT_PROFILE/debug/dev}" -p kinesis-local -p actix-kinesis --bins --examples
+    cargo build --quiet --profile "${IT_PROFILE/debug/dev}" -p kinesis-local -p actix-kinesis -p actix-kinesis-test --bins --examples
     mkdir -p "$IT_PROGRAMS"
     # Copies, so that a build while checks run does not change what they run.
     cp -f "$built/kinesis-local" "$built/examples/probe" "$built/examples/put" "$IT_PROGRAMS"

@@ -1,9 +1,12 @@
-//! A consumer for tests and for people who debug a stream: one JSON line on stdout for each delivery and for whatever
-//! happens to the consumer and its shards. Logs go to stderr, as much as `RUST_LOG` asks for.
+//! A consumer for tests and for people who debug a stream: one JSON line on stdout for each delivery, answer and checkpoint
+//! and for whatever happens to the consumer and its shards. Logs go to stderr, as much as `RUST_LOG` asks for.
 //!
 //! ```sh
-//! cargo run --example probe -- --config application.conf --consumer flights
+//! cargo run --example probe -- --config application.conf --consumer flights > worker-1.jsonl
 //! ```
+//!
+//! The example `check` finds out from the lines of all processes of a fleet whether it did what it should. A line is
+//! written before the consumer goes on: whoever does not read stdout stops it, leases included.
 //!
 //! Exit code: 0 after a clean stop, 2 for a wrong argument, configuration or policy, 3 when the stop was not clean, 4
 //! when the consumer failed.
@@ -13,9 +16,9 @@
 //! | `output` | the lines |
 //! | `policy` | how deliveries are answered, from a file that may change |
 //! | `processor` | the event processor of a shard |
-//! | `notices` | what happens besides deliveries |
+//! | `observed` | what they tell |
 
-mod notices;
+mod observed;
 mod output;
 mod policy;
 mod processor;
@@ -26,13 +29,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use actix::Actor;
 use actix_kinesis::config::{ConsumerConf, KinesisConfig};
 use actix_kinesis::consumer::{ConsumerError, KinesisConsumer, Stopped};
+use actix_kinesis_test::check::Event;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use notices::{Finish, Notices};
 use output::Output;
 use policy::Policies;
 use processor::Probes;
@@ -99,15 +101,17 @@ fn set_up(arguments: Arguments) -> Result<(ConsumerConf, Policies), Box<dyn Erro
 
 async fn run(conf: ConsumerConf, policies: Policies) -> u8 {
     let output = Arc::new(Output::new());
-    let notices = Notices(Arc::clone(&output)).start();
     let probes = Probes::new(Arc::clone(&output), policies, conf.worker.batch_timeout);
-    let consumer =
-        KinesisConsumer::builder(conf, probes.per_shard()).notices(notices.clone().recipient()).start();
+    let told = Arc::clone(&output);
+    let consumer = KinesisConsumer::builder(conf, probes.per_shard())
+        .observer(move |observation| observed::write(&told, &observation))
+        .start();
     let consumer = match consumer {
         Ok(consumer) => consumer,
         Err(error) => return exit_code(&Err(error)),
     };
     output.set_worker(consumer.worker_id().to_string());
+    actix::spawn(tell_load(consumer.clone(), Arc::clone(&output)));
     let ended = tokio::select! {
         ended = consumer.finished() => ended,
         error = output.broken() => {
@@ -116,12 +120,18 @@ async fn run(conf: ConsumerConf, policies: Policies) -> u8 {
             return NOT_CLEAN;
         }
     };
-    probes.ended().await;
-    // Through the mailbox, so that it comes behind all notices.
-    if let Err(error) = notices.send(Finish(ended.clone())).await {
-        tracing::error!(%error, "the last line is not written");
-    }
     exit_code(&ended)
+}
+
+/// About once a second, as long as there is a load.
+async fn tell_load(consumer: KinesisConsumer, output: Arc<Output>) {
+    let mut status = consumer.watch();
+    while status.changed().await.is_ok() {
+        let load = Event::load(&status.borrow_and_update());
+        if !matches!(load, Event::Load { bytes: 0, .. }) {
+            output.tell(&load);
+        }
+    }
 }
 
 fn exit_code(ended: &Result<Stopped, ConsumerError>) -> u8 {

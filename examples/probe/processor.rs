@@ -8,25 +8,15 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, ActorContext, Addr, Arbiter, ArbiterHandle, Context, Handler, ResponseFuture};
 use actix_kinesis::consumer::{
-    ConsumerEvent, ConsumerShutdown, ConsumerWorkerFailure, EventHandle, EventProcessed, EventProcessors,
-    FailureDecision, ProcessEvent,
+    ConsumerShutdown, ConsumerWorkerFailure, EventHandle, EventProcessed, EventProcessors, ProcessEvent,
 };
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
-use super::output::{Happening, Output};
+use super::output::Output;
 use super::policy::{Ack, Policies, contains};
 
-/// How long the end of the program waits for processors, one of which may be blocked.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// The processors of all shards.
-pub(crate) struct Probes {
-    shared: Arc<Shared>,
-    /// Held by each processor that lives.
-    alive: Arc<()>,
-}
+pub(crate) struct Probes(Arc<Shared>);
 
 struct Shared {
     output: Arc<Output>,
@@ -41,22 +31,13 @@ impl Probes {
     pub(crate) fn new(output: Arc<Output>, policies: Policies, batch_timeout: Duration) -> Self {
         let unanswered_after = 2 * batch_timeout + Duration::from_secs(5);
         let shared = Shared { output, policies, answers: AtomicU64::new(0), unanswered_after };
-        Self { shared: Arc::new(shared), alive: Arc::new(()) }
+        Self(Arc::new(shared))
     }
 
     /// A processor for each shard, on a thread of its own, so that one that blocks holds up its shard alone.
     pub(crate) fn per_shard(&self) -> EventProcessors {
-        let (shared, alive) = (Arc::clone(&self.shared), Arc::clone(&self.alive));
-        EventProcessors::per_shard(move |_| Probe::start_on_own_thread(&shared, &alive))
-    }
-
-    /// Waits until the processors have ended, and with them their lines.
-    pub(crate) async fn ended(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        // Besides the processors, this and the factory hold it.
-        while Arc::strong_count(&self.alive) > 2 && Instant::now() < deadline {
-            sleep(Duration::from_millis(5)).await;
-        }
+        let shared = Arc::clone(&self.0);
+        EventProcessors::per_shard(move |_| Probe::start_on_own_thread(&shared))
     }
 }
 
@@ -67,26 +48,25 @@ struct Probe {
     unanswered: VecDeque<(Instant, EventHandle)>,
     /// The thread that ends with this actor, also when a handler panics.
     thread: Option<ArbiterHandle>,
-    _alive: Arc<()>,
 }
 
 impl Probe {
-    fn start_on_own_thread(shared: &Arc<Shared>, alive: &Arc<()>) -> Addr<Self> {
-        let (shared, alive) = (Arc::clone(shared), Arc::clone(alive));
+    fn start_on_own_thread(shared: &Arc<Shared>) -> Addr<Self> {
+        let shared = Arc::clone(shared);
         match Arbiter::try_new() {
             Ok(arbiter) => {
                 let thread = arbiter.handle();
-                Self::start_in_arbiter(&thread.clone(), |_| Self::new(shared, alive, Some(thread)))
+                Self::start_in_arbiter(&thread.clone(), |_| Self::new(shared, Some(thread)))
             }
             Err(error) => {
                 tracing::warn!(%error, "no thread for a shard, its events are answered on the main thread");
-                Self::new(shared, alive, None).start()
+                Self::new(shared, None).start()
             }
         }
     }
 
-    fn new(shared: Arc<Shared>, alive: Arc<()>, thread: Option<ArbiterHandle>) -> Self {
-        Self { shared, unanswered: VecDeque::new(), thread, _alive: alive }
+    fn new(shared: Arc<Shared>, thread: Option<ArbiterHandle>) -> Self {
+        Self { shared, unanswered: VecDeque::new(), thread }
     }
 
     /// Whether one more answer may be given; it counts as given.
@@ -120,8 +100,9 @@ impl Handler<ProcessEvent> for Probe {
     type Result = ResponseFuture<EventProcessed>;
 
     fn handle(&mut self, message: ProcessEvent, _: &mut Self::Context) -> Self::Result {
-        if let Err(error) = self.shared.output.write(&delivery(&message)) {
-            return Box::pin(async move { EventProcessed::failed(error) });
+        // The line of this delivery stands before it, or never will.
+        if self.shared.output.is_broken() {
+            return Box::pin(async { EventProcessed::failed("the delivery could not be told") });
         }
         let policy = self.shared.policies.current();
         let payload = message.event.payload();
@@ -153,47 +134,16 @@ fn panic_as_asked() -> ! {
     panic!("the payload contains the text of panic_on; the program goes on")
 }
 
-fn delivery(message: &ProcessEvent) -> Happening<'_> {
-    let event: &ConsumerEvent = &message.event;
-    Happening::Delivery {
-        shard: event.shard().as_str(),
-        seq: event.position().sequence.as_str(),
-        sub: event.position().sub_sequence,
-        pk: event.partition_key(),
-        ehk: event.explicit_hash_key(),
-        len: event.payload().len(),
-        sha256: format!("{:x}", Bytes::copy_from_slice(&Sha256::digest(event.payload()))),
-        attempt: message.attempt,
-        token: event.fencing_token().lease_counter,
-        aggregated: event.is_aggregated(),
-    }
-}
-
 impl Handler<ConsumerWorkerFailure> for Probe {
     type Result = ();
 
-    fn handle(&mut self, failure: ConsumerWorkerFailure, _: &mut Self::Context) {
-        self.shared.output.tell(&Happening::Failure {
-            shard: failure.shard.as_str(),
-            cause: &failure.cause,
-            events: failure.events.len(),
-            decision: match failure.decision {
-                FailureDecision::GiveUp => "give-up",
-                FailureDecision::RestartShard { .. } => "restart-shard",
-                FailureDecision::StopShard => "stop-shard",
-                FailureDecision::StopConsumer => "stop-consumer",
-                _ => "other",
-            },
-        });
-    }
+    fn handle(&mut self, _: ConsumerWorkerFailure, _: &mut Self::Context) {}
 }
 
 impl Handler<ConsumerShutdown> for Probe {
     type Result = ();
 
-    fn handle(&mut self, shutdown: ConsumerShutdown, ctx: &mut Self::Context) {
-        let (shard, reason) = (shutdown.shard.as_str(), shutdown.reason.to_string());
-        self.shared.output.tell(&Happening::ConsumerShutdown { shard, reason });
+    fn handle(&mut self, _: ConsumerShutdown, ctx: &mut Self::Context) {
         ctx.stop();
     }
 }

@@ -5,8 +5,10 @@
 //! printf 'customer-7\torder 1\n' | cargo run --example put -- --config application.conf --producer orders
 //! ```
 //!
-//! A line of output has `message_id` (the number of the input line, from 0), `ok`, `shard`, `seq`, `sub` (null if the
-//! event was not packed with others), `attempts` (how many) and `error`. Lines come in the order of the outcomes.
+//! A line of output has `unix_ms`, `event` (`put`, `put-failed`, `put-refused`), `message_id` (the number of the input line,
+//! from 0), `ok`, `shard`, `seq`, `sub` (null if the event was not packed with others), `pk`, `attempts` (how many) and
+//! `error`, and if it has failed `may_be_stored`. Lines come in the order of the outcomes. To the example `check` they are
+//! the list of what must be delivered.
 //!
 //! Exit code: 0 when all were sent, 1 when some were not, 2 for a wrong argument or configuration.
 //!
@@ -20,6 +22,7 @@ use std::error::Error;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_kinesis::config::{KinesisConfig, ProducerConf};
@@ -93,9 +96,10 @@ async fn run(producer: &KinesisProducer) -> io::Result<u64> {
     while is_open || !under_way.is_empty() {
         tokio::select! {
             biased;
-            Some((number, outcome)) = under_way.next(), if !under_way.is_empty() => {
+            Some((number, key, outcome)) = under_way.next(), if !under_way.is_empty() => {
                 progress.count(&outcome);
-                line::write(&mut output, number, &outcome)?;
+                let key: Arc<str> = key;
+                line::write(&mut output, number, &key, &outcome)?;
             }
             line = async { producer.room().await; lines.recv().await }, if is_open => match line {
                 None => is_open = false,
@@ -108,8 +112,9 @@ async fn run(producer: &KinesisProducer) -> io::Result<u64> {
                 Some(Ok(text)) => {
                     match line::parse(&text) {
                         Ok(event) => {
+                            let key = Arc::clone(&event.partition_key);
                             let (sending, number) = (producer.send(event), number);
-                            under_way.push(async move { (number, sending.await) });
+                            under_way.push(async move { (number, key, sending.await) });
                         }
                         Err(error) => {
                             progress.failed += 1;

@@ -79,6 +79,7 @@ fn rules(plan: &Plan) -> Rules {
         owners_may_overlap: plan.trial == Trial::Clocks,
         concurrency: plan.concurrency,
         gives_up_nothing: true,
+        silence_is_death: false,
     }
 }
 
@@ -258,10 +259,8 @@ impl Fleet {
         if life.is_dead() {
             return;
         }
-        let clean = ended.as_ref().is_ok_and(Stopped::is_clean);
-        self.trace.tell(&life.name, Event::Stopped { clean });
         match ended {
-            Ok(stopped) if !clean => self.trace.remark(&life.name, format!("{stopped:?}")),
+            Ok(stopped) if !stopped.is_clean() => self.trace.remark(&life.name, format!("{stopped:?}")),
             Ok(_) => {}
             Err(error) => {
                 self.trace.remark(&life.name, format!("failed: {error}"));
@@ -276,11 +275,9 @@ impl Fleet {
 
     fn measure(&self) {
         for life in self.lives().iter().filter(|life| !life.is_frozen()) {
-            let shards = life.consumer.status().shards;
-            let in_flight = shards.iter().map(|shard| shard.in_flight).sum();
-            let bytes = shards.iter().map(|shard| shard.buffered_bytes).sum();
-            if bytes > 0 {
-                self.trace.tell(&life.name, Event::Load { in_flight, bytes });
+            let load = Event::load(&life.consumer.status());
+            if !matches!(load, Event::Load { bytes: 0, .. }) {
+                self.trace.tell(&life.name, load);
             }
         }
     }

@@ -110,7 +110,8 @@ impl Kcl {
         if is_taken {
             let (shard, checkpoint) = (row.shard.to_string(), row.checkpoint.clone());
             if !row.is_finished() {
-                self.trace.tell(name, Event::ShardStarted { shard, checkpoint: checkpoint.clone() });
+                let checkpoint = checkpoint.clone();
+                self.trace.tell(name, Event::ShardStarted { shard, checkpoint, token: None });
             }
             let (counter, renewed) = (row.counter + 1, Instant::now());
             self.held.insert(row.shard.clone(), Reading { counter, renewed, checkpoint, iterator: None });
@@ -175,8 +176,15 @@ impl Kcl {
 
     fn process(&self, shard: &ShardId, position: &Position, pk: Option<String>) {
         let (shard, seq, sub) = (shard.to_string(), position.sequence.clone(), position.sub_sequence);
-        let delivery =
-            Event::Delivery { shard: shard.clone(), seq: seq.clone(), sub, pk, attempt: 1, token: None };
+        let delivery = Event::Delivery {
+            shard: shard.clone(),
+            seq: seq.clone(),
+            sub,
+            pk,
+            ehk: None,
+            attempt: 1,
+            token: None,
+        };
         self.trace.tell(&self.name, delivery);
         self.trace.tell(&self.name, Event::Answer { shard, seq, sub, done: true });
     }

@@ -18,6 +18,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[allow(dead_code, reason = "each of the tests uses a part of it")]
+#[path = "../support/example.rs"]
+mod example;
 mod fleet;
 mod kcl;
 #[allow(dead_code, reason = "each of the tests uses a part of it")]
@@ -105,11 +108,10 @@ fn a_seed_gives_the_same_run_event_for_event() {
     }
 }
 
-/// Prints a line for each seed that fails, until so many have as `FLEET_MOST` says, one without it.
-///
-/// `FLEET_SEEDS=5000 FLEET_MOST=20 cargo test --test fleet_simulation list_failing -- --ignored --nocapture`
+/// Prints a line for each seed that fails, until so many have as `FLEET_MOST` says, one without it. The planted bugs use
+/// it: the other tests fail at the first such seed.
 #[test]
-#[ignore = "a search without a verdict, which the planted bugs use: the other tests fail at the first such seed"]
+#[ignore = "a search without a verdict: FLEET_SEEDS=5000 FLEET_MOST=20 cargo test --test fleet_simulation list_failing -- --ignored --nocapture"]
 fn list_failing_seeds() {
     let first = number("FLEET_FIRST").unwrap_or(0);
     let most = number("FLEET_MOST").unwrap_or(1);

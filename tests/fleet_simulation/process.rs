@@ -9,9 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::Actor;
 use actix_kinesis::config::{BackoffConf, ConsumerConf, InitialPosition};
-use actix_kinesis::consumer::{
-    ConsumerNotice, DeliveryOutcome, EventProcessors, KinesisConsumer, Observation, Placement,
-};
+use actix_kinesis::consumer::{EventProcessors, KinesisConsumer, Observation, Placement};
 use actix_kinesis_test::check::Event;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
@@ -203,51 +201,13 @@ impl Life {
 }
 
 fn observer(trace: Trace, name: String) -> impl Fn(Observation) + Send + Sync + 'static {
-    move |observation| match observation {
-        Observation::Delivered { event, attempt } => trace.tell(
-            &name,
-            Event::Delivery {
-                shard: event.shard().to_string(),
-                seq: event.position().sequence.clone(),
-                sub: event.position().sub_sequence,
-                pk: event.partition_key().map(str::to_owned),
-                attempt,
-                token: Some(event.fencing_token().lease_counter),
-            },
-        ),
-        Observation::Concluded { shard, position, outcome, .. } => {
-            let done = !matches!(outcome, DeliveryOutcome::Failed(_));
-            let shard = shard.to_string();
-            trace.tell(
-                &name,
-                Event::Answer { shard, seq: position.sequence, sub: position.sub_sequence, done },
-            );
+    move |observation| {
+        let events = Event::of(&observation);
+        if let Observation::Noticed(notice) = &observation
+            && events.is_empty()
+        {
+            trace.remark(&name, format!("{notice:?}"));
         }
-        Observation::ToldOfShutdown(shutdown) => {
-            trace.tell(&name, Event::ConsumerShutdown { shard: shutdown.shard.to_string() });
-        }
-        Observation::Noticed(notice) => note(&trace, &name, notice),
-        _ => {}
+        events.into_iter().for_each(|event| trace.tell(&name, event));
     }
-}
-
-fn note(trace: &Trace, name: &str, notice: ConsumerNotice) {
-    let event = match notice {
-        ConsumerNotice::Started { .. } => Event::Started,
-        ConsumerNotice::ShardStarted { shard, checkpoint } => {
-            Event::ShardStarted { shard: shard.to_string(), checkpoint }
-        }
-        ConsumerNotice::LeaseLost { shard, .. } => Event::LeaseLost { shard: shard.to_string() },
-        ConsumerNotice::ShardRestarts { shard, .. } => Event::ShardRestarts { shard: shard.to_string() },
-        ConsumerNotice::EventsGivenUp { shard, events } => {
-            for failed in events {
-                let (shard, position) = (shard.to_string(), failed.event.position().clone());
-                let (seq, sub) = (position.sequence, position.sub_sequence);
-                trace.tell(name, Event::EventGivenUp { shard, seq, sub });
-            }
-            return;
-        }
-        other => return trace.remark(name, format!("{other:?}")),
-    };
-    trace.tell(name, event);
 }

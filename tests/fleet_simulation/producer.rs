@@ -83,7 +83,7 @@ impl Producer {
         let (shard, seq): (String, SequenceNumber) = (put.shard_id.to_string(), put.sequence_number);
         for (sub, pk) in (0..).zip(keys) {
             let (shard, seq, pk) = (shard.clone(), seq.clone(), pk.clone());
-            self.trace.tell("", Event::Put { shard, seq, sub, pk });
+            self.trace.tell("", Event::Put { shard, seq, sub, pk, attempts: 1 });
         }
     }
 }

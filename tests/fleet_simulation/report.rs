@@ -7,8 +7,9 @@ use crate::schedule::{Deed, Plan};
 use crate::shrink::shrink;
 use crate::trace::{self, Entry};
 
-/// So much of the trace is shown before a violation, of what concerns its shard.
+/// So much of the trace is shown around the line of a violation, of what concerns its shard.
 const LINES_BEFORE: usize = 40;
+const LINES_AFTER: usize = 20;
 
 /// A run that failed: the smallest schedule that fails in the same way, what was violated, and the trace around it.
 pub(crate) fn failure(plan: &Plan, outcome: Outcome) -> String {
@@ -21,9 +22,14 @@ pub(crate) fn failure(plan: &Plan, outcome: Outcome) -> String {
         let is_near = |entry: &&Entry| {
             matches!(entry, Entry::Remark { .. }) || shard.is_none() || shard_of(entry) == shard
         };
-        let near: Vec<_> = outcome.entries[..violation.line].iter().filter(is_near).collect();
+        let (before, after) = outcome.entries.split_at(violation.line);
+        let near: Vec<_> = before.iter().filter(is_near).collect();
         let _ = writeln!(text, "trace:");
         for entry in &near[near.len().saturating_sub(LINES_BEFORE)..] {
+            let _ = writeln!(text, "  {entry}");
+        }
+        let _ = writeln!(text, "  ^ {}", violation.oracle);
+        for entry in after.iter().filter(is_near).take(LINES_AFTER) {
             let _ = writeln!(text, "  {entry}");
         }
     }

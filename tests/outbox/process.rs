@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use kinesis_local::LocalAws;
 use tempfile::TempDir;
 
+use crate::example::example;
 use crate::sender::Sender;
 
 pub(crate) const STREAM: &str = "orders";
@@ -55,13 +56,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(files: &Files) -> Self {
-        Self::of(Command::new(example()), files)
+        Self::of(Command::new(program()), files)
     }
 
     /// Starts one that can write no file larger than so many KiB, as on a disk that is full then.
     pub(crate) fn start_on_a_small_disk(files: &Files, kib: usize) -> Self {
         let mut command = Command::new("bash");
-        command.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(example());
+        command.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(program());
         Self::of(command, files)
     }
 
@@ -125,7 +126,7 @@ impl Process {
     /// Runs one with this input to its end. Gives its exit code and what it wrote to stdout and stderr.
     pub(crate) fn run(files: &Files, input: &[u8]) -> (i32, String, String) {
         let mut child =
-            with_arguments(Command::new(example()), files).stderr(Stdio::piped()).spawn().unwrap();
+            with_arguments(Command::new(program()), files).stderr(Stdio::piped()).spawn().unwrap();
         // It may end before it has read all.
         let _ = child.stdin.take().unwrap().write_all(input);
         let output = child.wait_with_output().unwrap();
@@ -142,12 +143,8 @@ impl Drop for Process {
     }
 }
 
-/// The example, built beside this test.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let example = test.parent().unwrap().parent().unwrap().join("examples").join("outbox");
-    assert!(example.exists(), "{} is missing: `cargo build --examples` makes it", example.display());
-    example
+fn program() -> PathBuf {
+    example("outbox", &["actix-kinesis/outbox"])
 }
 
 fn with_arguments(mut command: Command, files: &Files) -> Command {

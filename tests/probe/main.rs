@@ -2,7 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[path = "../support/example.rs"]
+mod example;
 mod process;
+mod recording;
+mod spoiled;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -12,6 +16,7 @@ use kinesis_record::aggregation::Aggregate;
 use kinesis_record::{HashKey, Position};
 
 use process::{Delivery, Probe, STREAM, checkpoints};
+use recording::Recording;
 
 /// What a run of one process delivered, behind which checkpoints.
 struct Run {
@@ -133,4 +138,23 @@ async fn the_exit_code_tells_how_it_ended() {
 
     assert_eq!(Probe::start_with(&aws, "", "worker { batch-timout = 1s }").wait(), 2, "a misspelt key");
     assert_eq!(Probe::start_with(&aws, "", "stream-name = nowhere").wait(), 4, "no such stream");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recorded_run_with_a_killed_process_is_good_and_what_is_wrong_in_a_copy_of_it_is_found() {
+    let recording = Recording::of_a_run().await;
+    let (code, found) = recording.check();
+    assert_eq!((code, found.as_str()), (0, ""));
+    for spoil in [
+        spoiled::without_a_delivery,
+        spoiled::with_a_key_out_of_order,
+        spoiled::with_a_checkpoint_turned_back,
+        spoiled::with_a_stored_event_again,
+    ] {
+        let mut spoilt = recording.clone();
+        let wanted = spoil(&mut spoilt);
+        let (code, found) = spoilt.check();
+        assert_eq!(code, 1, "{wanted} is not found");
+        assert!(found.lines().any(|line| line.starts_with(&wanted)), "not {wanted}, but\n{found}");
+    }
 }

@@ -1,8 +1,9 @@
 //! The probe as a child process.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, channel};
@@ -16,6 +17,9 @@ use kinesis_local::LocalAws;
 use kinesis_record::{Checkpoint, Position};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::example::example;
 
 pub(crate) const STREAM: &str = "orders";
 const TABLE: &str = "probe-orders";
@@ -39,7 +43,7 @@ pub(crate) struct Delivery {
 pub(crate) struct Probe {
     child: Child,
     lines: Receiver<String>,
-    _files: tempfile::TempDir,
+    _files: TempDir,
 }
 
 impl Probe {
@@ -49,39 +53,8 @@ impl Probe {
 
     /// Starts a probe under a policy, with more said about its consumer.
     pub(crate) fn start_with(aws: &LocalAws, policy: &str, more: &str) -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let config = files.path().join("application.conf");
-        let text = format!(
-            r#"
-            kinesis {{
-              application-name = probe
-              aws {{ region = us-east-1, kinesis-endpoint = "{}", dynamodb-endpoint = "{}" }}
-              orders {{
-                stream-name = {STREAM}
-                lease {{ failover-time = 1s }}
-                checkpointer {{ interval = 50ms }}
-                polling {{ idle-time = 200ms }}
-                worker {{ batch-timeout = 1s, shutdown-timeout = 4s, graceful-shutdown-hook = true }}
-                {more}
-              }}
-            }}"#,
-            aws.kinesis_url(),
-            aws.dynamodb_url()
-        );
-        std::fs::write(&config, text).unwrap();
-        let mut command = Command::new(binary());
-        command.arg("--config").arg(&config).args(["--consumer", "orders"]);
-        if !policy.is_empty() {
-            let file = files.path().join("policy.json");
-            std::fs::write(&file, policy).unwrap();
-            command.arg("--policy").arg(file);
-        }
-        let mut child = command
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let (mut command, files) = command(aws, policy, more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -91,6 +64,14 @@ impl Probe {
                 }
             }
         });
+        Self { child, lines, _files: files }
+    }
+
+    /// Starts a probe whose lines go to a file.
+    pub(crate) fn recorded(aws: &LocalAws, file: &Path) -> Self {
+        let (mut command, files) = command(aws, "", "");
+        let child = command.stdout(File::create(file).unwrap()).spawn().unwrap();
+        let (_, lines) = channel();
         Self { child, lines, _files: files }
     }
 
@@ -132,6 +113,39 @@ impl Drop for Probe {
     }
 }
 
+/// A probe to be started, and what it needs as long as it runs.
+fn command(aws: &LocalAws, policy: &str, more: &str) -> (Command, TempDir) {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("application.conf");
+    let text = format!(
+        r#"
+        kinesis {{
+          application-name = probe
+          aws {{ region = us-east-1, kinesis-endpoint = "{}", dynamodb-endpoint = "{}" }}
+          orders {{
+            stream-name = {STREAM}
+            lease {{ failover-time = 1s }}
+            checkpointer {{ interval = 50ms }}
+            polling {{ idle-time = 200ms }}
+            worker {{ batch-timeout = 1s, shutdown-timeout = 4s, graceful-shutdown-hook = true }}
+            {more}
+          }}
+        }}"#,
+        aws.kinesis_url(),
+        aws.dynamodb_url()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = Command::new(example("probe", &[]));
+    command.arg("--config").arg(&config).args(["--consumer", "orders"]);
+    if !policy.is_empty() {
+        let file = files.path().join("policy.json");
+        std::fs::write(&file, policy).unwrap();
+        command.arg("--policy").arg(file);
+    }
+    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+    (command, files)
+}
+
 fn delivery(line: &Value) -> Option<Delivery> {
     if line["event"] != "delivery" {
         return None;
@@ -140,14 +154,6 @@ fn delivery(line: &Value) -> Option<Delivery> {
     let position = Position::new(text("seq").parse().unwrap(), line["sub"].as_i64().unwrap());
     let number = *NUMBERS.get(line["sha256"].as_str().unwrap()).expect("a payload that was put");
     Some(Delivery { shard: text("shard"), position, key: text("pk"), number })
-}
-
-/// The example, built beside this test.
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let probe = test.parent().unwrap().parent().unwrap().join("examples").join("probe");
-    assert!(probe.exists(), "{} is missing: `cargo build --examples` makes it", probe.display());
-    probe
 }
 
 /// The positions in the lease table, by shard.

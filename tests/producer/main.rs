@@ -4,6 +4,8 @@
 
 mod actor;
 mod delivery;
+#[path = "../support/example.rs"]
+mod example;
 mod faults;
 mod lifecycle;
 #[path = "../support/logs.rs"]

@@ -1,12 +1,12 @@
 //! The example `put`, as a process.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use kinesis_local::LocalAws;
 use serde_json::Value;
 
+use crate::example::example;
 use crate::support::{STREAM, local_aws, stored};
 
 /// Runs `put` with these lines on stdin and these settings of the producer.
@@ -23,7 +23,7 @@ async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Outp
            }}"#
     );
     std::fs::write(&config, text).unwrap();
-    let mut command = Command::new(binary());
+    let mut command = Command::new(example("put", &[]));
     command.arg("--config").arg(&config).args(["--producer", "orders"]);
     command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,14 +41,6 @@ async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Outp
     let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.sort_by_key(|line| line["message_id"].as_u64());
     (output, lines)
-}
-
-/// Where cargo builds the examples: beside the folder of the tests.
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let put = test.parent().unwrap().parent().unwrap().join("examples").join("put");
-    assert!(put.exists(), "{} is missing: `cargo build --examples` makes it", put.display());
-    put
 }
 
 #[actix::test]

@@ -45,7 +45,7 @@
 //!
 //! - [`TestStream`] is a stream in a local AWS of its own: put records, split and merge shards, inject [`faults`].
 //! - [`TestConsumer`] is a consumer of it: wait until something is so, stop it or crash it, see what it stored.
-//! - [`check`] looks for what no fleet may do in a recorded history.
+//! - [`check`] records what a consumer does, and looks for what no fleet may do in such a history.
 //! - [`Seen`] is what consumers did: messages to processors, how each delivery ended, notices; with assertions.
 //!
 //! The consumer is the one of production, unchanged: it is watched through

@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[path = "../../../tests/support/example.rs"]
+mod example;
+
 use std::process::{Command, Output};
+
+use example::example;
 
 const PUT: &str = r#"
 {"unix_ms":1,"event":"shard","shard":"a","parents":[]}
@@ -13,16 +18,13 @@ const DELIVERED: &str = r#"{"t_ms":0,"unix_ms":3,"worker":"w","event":"delivery"
 
 /// Lets the program check files with these contents.
 fn check(contents: &[&str]) -> Output {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().unwrap().parent().unwrap().join("examples").join("check");
-    assert!(program.exists(), "{} is missing: `cargo build --examples` makes it", program.display());
     let folder = tempfile::tempdir().unwrap();
     let files = contents.iter().enumerate().map(|(index, content)| {
         let file = folder.path().join(index.to_string());
         std::fs::write(&file, content).unwrap();
         file
     });
-    Command::new(program).args(files).output().unwrap()
+    Command::new(example("check", &[])).args(files).output().unwrap()
 }
 
 #[test]

@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails panics")]
 
+#[path = "../../../tests/support/example.rs"]
+mod example;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use example::example;
 use kinesis_lease::Coordinator;
 use kinesis_lease::coordinator::{Effect, Settings};
 use kinesis_lease::store::Scan;
@@ -77,10 +81,8 @@ fn folded(lines: &[String]) -> Vec<String> {
 
 /// What the example prints of a log on stdin, and its exit code.
 fn replay(lines: &[String]) -> (String, i32) {
-    let test = std::env::current_exe().unwrap();
-    let example = test.parent().unwrap().parent().unwrap().join("examples").join("replay");
-    assert!(example.exists(), "{} is missing: `cargo build --examples` makes it", example.display());
-    let mut child = Command::new(example).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        Command::new(example("replay", &[])).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let log = lines.join("\n");
     let writer = std::thread::spawn(move || {

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use bugs::{BUGS, Bug};
 
+use crate::example::cargo;
+
 /// A bug must be caught within so many seeds.
 const SEEDS: u64 = 200;
 /// A run that takes longer has no end.
@@ -89,8 +91,7 @@ fn search(copied: &Path, target: &Path) -> String {
 
 /// Builds this simulation with the bug in the product, and gives the program.
 fn build(copied: &Path, target: &Path) -> Result<String, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(&cargo)
+    let built = cargo()
         .args(["test", "--offline", "-p", "actix-kinesis-test", "--test", "fleet_simulation", "--no-run"])
         .arg("--message-format=json")
         .current_dir(copied)
@@ -105,9 +106,8 @@ fn build(copied: &Path, target: &Path) -> Result<String, String> {
     program.ok_or_else(|| String::from_utf8_lossy(&built.stderr).into_owned())
 }
 
-/// `cargo test --test fleet_simulation planted_bugs -- --ignored --nocapture`
 #[test]
-#[ignore = "builds the workspace once for each bug, which takes many minutes"]
+#[ignore = "builds the workspace once for each bug, many minutes: cargo test --test fleet_simulation planted_bugs -- --ignored --nocapture"]
 fn planted_bugs_are_caught() {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);

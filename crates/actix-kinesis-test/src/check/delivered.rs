@@ -3,18 +3,21 @@
 use actix_kinesis::config::Concurrency;
 use kinesis_record::{Checkpoint, Position};
 
+use super::excuse::Unexplained;
 use super::{Checker, Oracle};
 
 pub(super) struct Delivery<'a> {
     pub(super) shard: &'a str,
     pub(super) position: Position,
+    pub(super) key: Option<&'a str>,
+    pub(super) hash_key: Option<&'a str>,
     pub(super) attempt: u32,
     pub(super) token: Option<i64>,
 }
 
 impl Checker {
-    pub(super) fn delivered(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
-        let &Delivery { shard, ref position, attempt, token } = delivery;
+    pub(super) fn delivered(&mut self, worker: &str, delivery: &Delivery<'_>) {
+        let &Delivery { shard, ref position, key, attempt, token, .. } = delivery;
         self.check_parents(shard);
         if let Some(token) = token {
             self.check_token(worker, delivery, token);
@@ -23,11 +26,13 @@ impl Checker {
         let history = self.shard(shard);
         let is_first = history.newest.as_ref().is_none_or(|newest| newest < position);
         let record = history.records.entry(position.clone()).or_default();
-        let number = record.number;
         match record.delivered_by.replace(worker.to_owned()) {
             Some(former) => self.check_repeat(worker, delivery, &former, at_ms),
             None => {
                 record.delivered_first = (line, at_ms);
+                if record.put.is_none() {
+                    record.key = key.map(str::to_owned);
+                }
                 history.newest = history.newest.take().max(Some(position.clone()));
                 if !is_first && !matches!(self.rules.concurrency, Concurrency::Key(_)) {
                     self.violated(
@@ -35,16 +40,16 @@ impl Checker {
                         format!("{worker} delivers {shard} {position} behind later ones for the first time"),
                     );
                 }
-                self.check_key(delivery, key, number);
+                self.check_key(worker, delivery);
             }
         }
-        self.check_open(worker, delivery, key);
+        self.check_open(worker, delivery);
         self.under_way(worker, shard, position, attempt);
     }
 
     /// Nothing that the event has to follow is open.
-    fn check_open(&mut self, worker: &str, delivery: &Delivery<'_>, key: Option<&str>) {
-        let &Delivery { shard, ref position, .. } = delivery;
+    fn check_open(&mut self, worker: &str, delivery: &Delivery<'_>) {
+        let &Delivery { shard, ref position, key, .. } = delivery;
         let lane = match self.rules.concurrency {
             Concurrency::None => return,
             Concurrency::Shard => None,
@@ -119,17 +124,23 @@ impl Checker {
         }
     }
 
-    fn check_key(&mut self, delivery: &Delivery<'_>, key: Option<&str>, number: Option<usize>) {
-        let (Some(key), Some(number)) = (key, number) else { return };
-        let Some((_, newest)) = self.keys.get_mut(key) else { return };
-        let former = newest.replace(newest.unwrap_or(number).max(number));
-        if former.is_some_and(|former| former > number) {
-            let Delivery { shard, position, .. } = delivery;
-            self.violated(
-                Oracle::Order,
-                format!("{key}: {shard} {position} comes behind a record that was put later"),
-            );
+    /// A key goes to one shard at a time, and what it puts into a child is numbered behind what it put into the parents.
+    fn check_key(&mut self, worker: &str, delivery: &Delivery<'_>) {
+        let &Delivery { shard, ref position, key, hash_key, .. } = delivery;
+        let Some(key) = key else { return };
+        let whose = (key.to_owned(), hash_key.map(str::to_owned));
+        let newest = self.keys.entry(whose).or_insert_with(|| position.clone());
+        if *newest <= *position {
+            newest.clone_from(position);
+            return;
         }
+        let newest = newest.clone();
+        self.violated(
+            Oracle::Order,
+            format!(
+                "{worker} delivers {shard} {position} of key {key:?} behind {newest}, which was put later"
+            ),
+        );
     }
 
     /// The event has been delivered before, by `former` the last time.
@@ -155,7 +166,13 @@ impl Checker {
             // What lies behind an open event cannot be stored.
             if reader.and_then(|reader| reader.done_at(now)).is_some_and(|done| position <= done) {
                 let text = format!("{worker} delivers {shard} {position} again, {by} was done with it");
-                let unexplained = (by.clone(), self.violation(Oracle::Repeat, text));
+                let unexplained = Unexplained {
+                    by: by.clone(),
+                    shard: shard.to_owned(),
+                    done_since: reader.and_then(|reader| reader.done_since(position)).unwrap_or(*done_ms),
+                    spoke_ms: self.workers.get(by).map_or(now, |by| by.last.1),
+                    violation: self.violation(Oracle::Repeat, text),
+                };
                 self.unexplained.push(unexplained);
             }
             return;

@@ -13,8 +13,8 @@ pub struct Line {
     /// When, in milliseconds, by a clock that all processes of the history share.
     #[serde(rename = "unix_ms")]
     pub at_ms: u64,
-    /// The process that it happened to: a name that no other process has, not even one that follows it under the same
-    /// worker id. Empty if that is not known, or if it happened to no process.
+    /// The process that it happened to, by a name that no other one has at the same time. One that follows it under the
+    /// same worker id is told from it by [`Event::Started`]. Empty if that is not known, or if it happened to no process.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub worker: String,
     /// What happened.
@@ -39,7 +39,8 @@ impl Display for Line {
     }
 }
 
-/// What happened. The example `probe` writes those that a consumer can know of.
+/// What happened. A [`Recorder`](super::Recorder) writes those that a consumer can know of, the example `put` those of a
+/// producer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -51,19 +52,31 @@ pub enum Event {
         /// None after the creation of the stream, one after a split, two after a merge.
         parents: Vec<String>,
     },
-    /// A user record was put into the stream. The records of a key are told in the order in which they were put.
+    /// A user record was put into the stream.
     Put {
         /// The shard that it went to.
         shard: String,
         /// Its Kinesis record.
         #[serde(with = "text")]
         seq: SequenceNumber,
-        /// Its index in an aggregate, else 0.
+        /// Its index in an aggregate, else 0 or null.
+        #[serde(default, deserialize_with = "number_or_null")]
         sub: i64,
         /// Its partition key.
         pk: String,
+        /// How often it was sent until that was acknowledged. Sends before the last may have stored it as well.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        attempts: u32,
     },
-    /// The row of a shard in the lease table, as a write of the worker has left it.
+    /// A user record was sent, and not acknowledged.
+    PutFailed {
+        /// Its partition key.
+        pk: String,
+        /// Whether it may be in the stream all the same.
+        may_be_stored: bool,
+    },
+    /// The row of a shard in the lease table, as a write of the worker has left it. Told by whoever watches the table:
+    /// every write, in the order in which they were made.
     Row {
         /// The shard.
         shard: String,
@@ -78,7 +91,8 @@ pub enum Event {
         /// The shard.
         shard: String,
     },
-    /// A consumer has found its table and its stream.
+    /// A consumer has found its table and its stream. If its name has been heard before, it is another life: the former
+    /// process has ended.
     Started,
     /// A process has taken the lease of a shard.
     ShardStarted {
@@ -87,6 +101,20 @@ pub enum Event {
         /// From behind this checkpoint on.
         #[serde(with = "checkpoint")]
         checkpoint: Checkpoint,
+        /// The fencing token of what it delivers from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<i64>,
+    },
+    /// The lease table has told a process that it has this checkpoint. Less than [`Event::Row`]: a process may die before
+    /// it tells of what it has stored.
+    CheckpointStored {
+        /// The shard.
+        shard: String,
+        /// The checkpoint.
+        #[serde(with = "checkpoint")]
+        checkpoint: Checkpoint,
+        /// The fencing token of the lease under which it was stored.
+        token: i64,
     },
     /// An event goes to its processor.
     Delivery {
@@ -100,6 +128,9 @@ pub enum Event {
         /// Its partition key.
         #[serde(default)]
         pk: Option<String>,
+        /// The hash key that it was put with, if that is not the one of its partition key.
+        #[serde(default)]
+        ehk: Option<String>,
         /// 1 at the first delivery by this shard's worker.
         attempt: u32,
         /// The fencing token: `leaseCounter` as it was when the lease was acquired.
@@ -176,6 +207,7 @@ impl Event {
             | Self::Put { shard, .. }
             | Self::Row { shard, .. }
             | Self::RowDeleted { shard }
+            | Self::CheckpointStored { shard, .. }
             | Self::ShardStarted { shard, .. }
             | Self::Delivery { shard, .. }
             | Self::Answer { shard, .. }
@@ -197,6 +229,20 @@ impl Event {
             _ => None,
         }
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// A record that was not packed with others has no index.
+fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// A value as its text.

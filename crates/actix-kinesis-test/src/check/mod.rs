@@ -1,9 +1,9 @@
 //! What no fleet of consumers may do, looked for in a history of what it did.
 //!
-//! A history is a sequence of [`Line`]s in the order of time: of a simulation, of `probe` processes, or made from the logs
-//! of production. The [`Checker`] reads it once and gives the [`Violation`]s. The more a history tells, the more is
-//! checked: without [`Event::Put`] nobody knows what is missing, without [`Event::Row`] nothing of checkpoints, and without
-//! [`Event::Answer`] not what is done with. The program `examples/check.rs` does this for files of JSON lines.
+//! A history is a sequence of [`Line`]s in the order of time: of a simulation, of `probe` processes, or of an application
+//! in production with a [`Recorder`]. The [`Checker`] reads it once and gives the [`Violation`]s. The more a history tells,
+//! the more is checked: without [`Event::Put`] nobody knows what is missing. The program `examples/check.rs` does this for
+//! files of JSON lines.
 //!
 //! ```
 //! use actix_kinesis_test::check::{Checker, Line, Oracle, Rules};
@@ -23,10 +23,14 @@
 mod delivered;
 mod ended;
 mod event;
+mod excuse;
+mod observed;
+mod recorder;
 mod shard;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -36,6 +40,8 @@ use actix_kinesis::config::Concurrency;
 use kinesis_record::Position;
 
 pub use event::{Event, Line};
+use excuse::Unexplained;
+pub use recorder::Recorder;
 use shard::ShardHistory;
 
 /// So many violations are told; more say nothing new.
@@ -65,6 +71,9 @@ pub struct Rules {
     pub concurrency: Concurrency,
     /// The settings tolerate no failure: no event is given up.
     pub gives_up_nothing: bool,
+    /// A process that says nothing any more, its stop included, may have died after its last line, as after `kill -9`. So
+    /// it is with what processes write down themselves. Without this, [`Event::Crashed`] tells of each death.
+    pub silence_is_death: bool,
 }
 
 /// What a fleet has to keep to.
@@ -129,16 +138,21 @@ pub struct Checker {
     at_ms: u64,
     shards: BTreeMap<String, ShardHistory>,
     workers: BTreeMap<String, WorkerHistory>,
-    /// How many records each key has, and the number of the one that was delivered last for the first time.
-    keys: BTreeMap<String, (usize, Option<usize>)>,
-    /// Whether the history tells what was put, and whether it was read from `LATEST`.
+    /// Which of the processes with its name is the present one, from 1, where there was more than one.
+    lives: BTreeMap<String, usize>,
+    /// Of each partition key and explicit hash key, the greatest place that was delivered for the first time.
+    keys: BTreeMap<(String, Option<String>), Position>,
+    /// Partition keys of which there may be records that were not acknowledged.
+    uncertain_keys: BTreeSet<String>,
+    /// Whether the history tells what was put, of which shards there are, and whether it was read from `LATEST`.
     has_puts: bool,
+    has_shards: bool,
     /// Whether it tells of answers, without which everything would seem to be under way for ever.
     has_answers: bool,
     from_latest: bool,
     calm_ms: Option<u64>,
     /// Events that came again, as far as is known without a reason.
-    unexplained: Vec<(String, Violation)>,
+    unexplained: Vec<Unexplained>,
     violations: Vec<Violation>,
 }
 
@@ -158,6 +172,12 @@ struct WorkerHistory {
     open: BTreeMap<(String, Option<String>), Position>,
     /// The shards that it has had.
     shards: BTreeSet<String>,
+    /// Its last line, and when that was.
+    last: (usize, u64),
+    /// Whether it has done anything.
+    has_lived: bool,
+    /// Whether it has said that it ends, or somebody that it died.
+    has_ended: bool,
 }
 
 impl Checker {
@@ -169,8 +189,11 @@ impl Checker {
             at_ms: 0,
             shards: BTreeMap::new(),
             workers: BTreeMap::new(),
+            lives: BTreeMap::new(),
             keys: BTreeMap::new(),
+            uncertain_keys: BTreeSet::new(),
             has_puts: false,
+            has_shards: false,
             has_answers: false,
             from_latest: false,
             calm_ms: None,
@@ -183,24 +206,39 @@ impl Checker {
     pub fn observe(&mut self, line: &Line) {
         self.line += 1;
         self.at_ms = line.at_ms;
-        let (at_ms, worker) = (line.at_ms, &line.worker);
+        let at_ms = line.at_ms;
+        let worker = &*self.life(line);
+        self.speaks(worker, &line.event);
         match &line.event {
             Event::Shard { shard, parents } => self.opened(shard, parents),
-            Event::Put { shard, pk, .. } => {
+            Event::Put { shard, pk, attempts, .. } => {
+                if *attempts > 1 {
+                    self.uncertain_keys.insert(pk.clone());
+                }
                 if let Some(position) = line.event.position() {
-                    self.put(shard, position, pk);
+                    self.put(shard, position);
+                }
+            }
+            Event::PutFailed { pk, may_be_stored } => {
+                if *may_be_stored {
+                    self.uncertain_keys.insert(pk.clone());
                 }
             }
             Event::Row { shard, checkpoint, counter } => self.stored(worker, shard, checkpoint, *counter),
             Event::RowDeleted { shard } => self.deleted(worker, shard),
-            Event::ShardStarted { shard, checkpoint } => {
+            Event::ShardStarted { shard, checkpoint, token } => {
                 self.worker(worker).shards.insert(shard.clone());
-                self.shard(shard).started(worker, checkpoint);
+                self.taken(worker, shard, checkpoint, *token);
             }
-            Event::Delivery { shard, pk, attempt, token, .. } => {
+            Event::CheckpointStored { shard, checkpoint, token } => {
+                self.told_stored(worker, shard, checkpoint, *token);
+            }
+            Event::Delivery { shard, pk, ehk, attempt, token, .. } => {
                 if let Some(position) = line.event.position() {
-                    let delivery = delivered::Delivery { shard, position, attempt: *attempt, token: *token };
-                    self.delivered(worker, &delivery, pk.as_deref());
+                    let (shard, attempt, token) = (shard.as_str(), *attempt, *token);
+                    let (key, hash_key) = (pk.as_deref(), ehk.as_deref());
+                    let delivery = delivered::Delivery { shard, position, key, hash_key, attempt, token };
+                    self.delivered(worker, &delivery);
                 }
             }
             Event::Answer { shard, done, .. } => {
@@ -223,16 +261,16 @@ impl Checker {
                 }
             }
             Event::ShardRestarts { shard } => {
-                let worker = self.worker(worker);
-                worker.restarts.entry(shard.clone()).or_default().push(at_ms);
-                self.let_go(line, shard);
+                let history = self.worker(worker);
+                history.restarts.entry(shard.clone()).or_default().push(at_ms);
+                self.let_go(worker, shard);
             }
             Event::LeaseLost { shard } => {
-                let worker = self.worker(worker);
-                worker.losses.entry(shard.clone()).or_default().push(at_ms);
-                self.let_go(line, shard);
+                let history = self.worker(worker);
+                history.losses.entry(shard.clone()).or_default().push(at_ms);
+                self.let_go(worker, shard);
             }
-            Event::ConsumerShutdown { shard } => self.let_go(line, shard),
+            Event::ConsumerShutdown { shard } => self.let_go(worker, shard),
             Event::Load { in_flight, bytes } => self.loaded(worker, *in_flight, *bytes),
             Event::Crashed => {
                 let worker = self.worker(worker);
@@ -259,11 +297,7 @@ impl Checker {
 
     /// What was found, when the history is over.
     pub fn finish(mut self) -> Vec<Violation> {
-        for (by, violation) in std::mem::take(&mut self.unexplained) {
-            if !self.worker(&by).has_stopped_unclean {
-                self.violations.push(violation);
-            }
-        }
+        self.check_unexplained();
         self.check_the_end();
         self.violations.sort_by_key(|violation| violation.line);
         self.violations.truncate(MOST_TOLD);
@@ -289,11 +323,11 @@ impl Checker {
     }
 
     /// A process has ended its work on the shard, for now or for good.
-    fn let_go(&mut self, line: &Line, shard: &str) {
-        let worker = self.worker(&line.worker);
-        worker.in_flight.remove(shard);
-        worker.open.retain(|(of, _), _| of != shard);
-        self.shard(shard).forget(&line.worker);
+    fn let_go(&mut self, worker: &str, shard: &str) {
+        let history = self.worker(worker);
+        history.in_flight.remove(shard);
+        history.open.retain(|(of, _), _| of != shard);
+        self.shard(shard).forget(worker);
     }
 
     fn violated(&mut self, oracle: Oracle, text: String) {
@@ -308,21 +342,22 @@ impl Checker {
     }
 
     fn opened(&mut self, shard: &str, parents: &[String]) {
+        self.has_shards = true;
         self.shard(shard).parents = parents.to_vec();
         for parent in parents {
             self.shard(parent).children.push(shard.to_owned());
         }
     }
 
-    fn put(&mut self, shard: &str, position: Position, key: &str) {
+    fn put(&mut self, shard: &str, position: Position) {
         self.has_puts = true;
-        let (records, _) = self.keys.entry(key.to_owned()).or_default();
-        let number = *records;
-        *records += 1;
-        let at_ms = self.at_ms;
+        let put = Some((self.line, self.at_ms));
         let history = self.shard(shard);
-        history.put(position.clone(), number, at_ms);
-        if history.is_finished {
+        let is_finished = history.is_finished;
+        let record = history.records.entry(position.clone()).or_default();
+        record.put = put;
+        // Who put it may have learned so after somebody had read it.
+        if is_finished && record.delivered_by.is_none() {
             self.violated(
                 Oracle::Checkpoint,
                 format!("{shard} was at SHARD_END, and {position} is put into it"),

@@ -12,8 +12,10 @@ pub(super) struct ShardHistory {
     pub(super) children: Vec<String>,
     pub(super) records: BTreeMap<Position, RecordHistory>,
     pub(super) is_finished: bool,
-    /// Its row as it is.
+    /// Its row as it is, if the table is watched.
     pub(super) row: Option<(Checkpoint, i64)>,
+    /// What processes have told of their leases, by fencing token.
+    pub(super) leases: BTreeMap<i64, Lease>,
     /// The checkpoint of the row that was deleted last.
     pub(super) deleted: Option<Checkpoint>,
     /// Each checkpoint that was stored, with the counter and the writer of its first write.
@@ -31,9 +33,10 @@ pub(super) struct ShardHistory {
 /// A user record.
 #[derive(Debug, Default)]
 pub(super) struct RecordHistory {
-    /// Which of the records of its key it is, and when it was put; none if that was not told.
-    pub(super) number: Option<usize>,
-    pub(super) put_ms: u64,
+    /// The line that tells that it was put, and when that was.
+    pub(super) put: Option<(usize, u64)>,
+    /// Its partition key, if it was delivered before it was told that it was put.
+    pub(super) key: Option<String>,
     /// Whether the first start of the application wants what was put later only.
     pub(super) is_unwanted: bool,
     /// The last delivery: by whom.
@@ -50,6 +53,16 @@ impl RecordHistory {
     }
 }
 
+/// A lease of the shard as its holder has told of it.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) holder: String,
+    /// The checkpoint with which it was taken, if that was told.
+    pub(super) start: Option<Checkpoint>,
+    /// The greatest checkpoint that is known to be stored under it or before it.
+    pub(super) stored: Checkpoint,
+}
+
 /// How far a process is with the shard since it took the lease.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
@@ -64,12 +77,19 @@ impl Reader {
         let before = self.done.partition_point(|(since, _)| *since <= at_ms);
         before.checked_sub(1).map(|index| &self.done[index].1)
     }
+
+    /// Since when everything up to this place is done with.
+    pub(super) fn done_since(&self, position: &Position) -> Option<u64> {
+        let before = self.done.partition_point(|(_, done)| done < position);
+        self.done.get(before).map(|(since, _)| *since)
+    }
 }
 
 impl ShardHistory {
-    pub(super) fn put(&mut self, position: Position, number: usize, put_ms: u64) {
-        let record = self.records.entry(position).or_default();
-        (record.number, record.put_ms) = (Some(number), put_ms);
+    /// The greatest checkpoint that is known to be stored.
+    pub(super) fn stored(&self) -> Option<&Checkpoint> {
+        let told = self.leases.values().map(|lease| &lease.stored).max();
+        self.row.as_ref().map(|(checkpoint, _)| checkpoint).max(told)
     }
 
     pub(super) fn started(&mut self, worker: &str, checkpoint: &Checkpoint) {

@@ -45,8 +45,23 @@ impl Checker {
         checkpoint: &Checkpoint,
         counter: i64,
     ) {
+        self.shard(shard).checkpoints.push((checkpoint.clone(), counter, worker.to_owned()));
+        self.passed(worker, shard, former, checkpoint);
+        if *checkpoint == Checkpoint::ShardEnd {
+            self.ended(shard);
+            self.check_rows_of_children(shard);
+        }
+    }
+
+    /// The checkpoint passes what lies between the two.
+    pub(super) fn passed(
+        &mut self,
+        worker: &str,
+        shard: &str,
+        former: Option<&Checkpoint>,
+        checkpoint: &Checkpoint,
+    ) {
         let history = self.shard(shard);
-        history.checkpoints.push((checkpoint.clone(), counter, worker.to_owned()));
         if former == Some(&Checkpoint::Latest) && history.starts <= 1 {
             // The first reader begins at the newest record of the moment, a little later than the row was made.
             let passed =
@@ -63,20 +78,21 @@ impl Checker {
                 format!("{worker} stores {checkpoint} for {shard}, and is not done with {first}"),
             );
         }
-        if *checkpoint == Checkpoint::ShardEnd {
-            self.ended(shard);
+    }
+
+    pub(super) fn ended(&mut self, shard: &str) {
+        let has_shards = self.has_shards;
+        let history = self.shard(shard);
+        history.is_finished = true;
+        if history.children.is_empty() && has_shards {
+            self.violated(Oracle::Checkpoint, format!("{shard} is at SHARD_END, and is open"));
         }
     }
 
-    fn ended(&mut self, shard: &str) {
-        let history = self.shard(shard);
-        history.is_finished = true;
-        let children = history.children.clone();
-        if children.is_empty() && self.has_puts {
-            self.violated(Oracle::Checkpoint, format!("{shard} is at SHARD_END, and is open"));
-        }
+    fn check_rows_of_children(&mut self, shard: &str) {
+        let children = self.shard(shard).children.clone();
         let has_no_row = |child: &&String| self.shards.get(*child).is_none_or(|child| child.row.is_none());
-        if let Some(child) = children.iter().find(has_no_row).cloned() {
+        if let Some(child) = children.iter().find(has_no_row) {
             self.violated(
                 Oracle::Checkpoint,
                 format!("{shard} is at SHARD_END before its child {child} has a row"),
@@ -88,6 +104,7 @@ impl Checker {
     pub(super) fn deleted(&mut self, worker: &str, shard: &str) {
         let history = self.shard(shard);
         history.newest_token = None;
+        history.leases.clear();
         history.deleted = history.row.take().map(|(checkpoint, _)| checkpoint).or(history.deleted.take());
         if !worker.is_empty() && !history.is_finished {
             self.violated(
@@ -99,7 +116,7 @@ impl Checker {
 
     /// A row at `LATEST` was made: what was put before into the shard and its ancestors is not wanted. Behind a shard that
     /// is being read everything is.
-    fn is_read_from_now_on(&mut self, worker: &str, shard: &str) {
+    pub(super) fn is_read_from_now_on(&mut self, worker: &str, shard: &str) {
         self.from_latest = true;
         let is_read = |parent: &&String| {
             let parent = self.shards.get(*parent).and_then(|parent| parent.row.as_ref());

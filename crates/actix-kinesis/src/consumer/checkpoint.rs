@@ -13,6 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Span, debug, info, warn};
 
+use super::event::FencingToken;
+use super::notifier::Notifier;
+use super::observe::Observation;
 use super::status::Gauges;
 use crate::backoff::Backoff;
 use crate::config::CheckpointerConf;
@@ -74,7 +77,9 @@ pub(crate) struct CheckpointWorker {
 pub(crate) struct Store {
     pub(crate) shard: ShardId,
     pub(crate) acquisition: Acquisition,
+    pub(crate) token: FencingToken,
     pub(crate) supervisor: Recipient<WriteLease>,
+    pub(crate) notifier: Notifier,
     pub(crate) conf: CheckpointerConf,
     /// Tells of the checkpoints that are stored.
     pub(crate) stored: Arc<watch::Sender<Checkpoint>>,
@@ -171,6 +176,11 @@ impl Store {
                     LeaseRequest::End(_) => Checkpoint::ShardEnd,
                 };
                 debug!(parent: &self.span, %checkpoint, "checkpoint stored");
+                if self.notifier.is_observed() {
+                    let (shard, checkpoint) = (self.shard.clone(), checkpoint.clone());
+                    let stored = Observation::CheckpointStored { shard, checkpoint, token: self.token };
+                    self.notifier.show(stored);
+                }
                 self.gauges.set_checkpoint(checkpoint.clone());
                 self.stored.send_if_modified(|stored| {
                     let is_newer = *stored < checkpoint;

@@ -243,10 +243,11 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Shows each message to a processor, how each delivery ended, and each notice to `observer`, on the thread where
-    /// it happens and in its order: a message before the processor has it, a notice before its recipient. What the
-    /// consumer does is the same as without. The observer holds up the shard for as long as it takes, and must not
-    /// panic: that would end the actor that shows the step.
+    /// Shows each message to a processor, how each delivery ended, each lease that is taken, each checkpoint that is
+    /// stored, each notice, and the end to `observer`, on the thread where it happens and in its order: a message before
+    /// the processor has it, a notice before its recipient. What the consumer does is the same as without. The observer
+    /// holds up the shard, or the leases, for as long as it takes, and must not panic: that would end the actor that
+    /// shows the step.
     ///
     /// The consumer drops it when the last of its actors has ended.
     pub fn observer(mut self, observer: impl Fn(Observation) + Send + Sync + 'static) -> Self {

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kinesis_record::{Position, ShardId};
+use kinesis_record::{Checkpoint, Position, ShardId};
 
-use super::event::{ConsumerEvent, EventProcessed};
+use super::error::{ConsumerError, Stopped};
+use super::event::{ConsumerEvent, EventProcessed, FencingToken};
 use super::failure::{ConsumerShutdown, ConsumerWorkerFailure, FailureCause};
 use super::notice::ConsumerNotice;
 
@@ -14,6 +15,15 @@ use super::notice::ConsumerNotice;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Observation {
+    /// A lease is ours, and its shard is read. Shown before the notice of it.
+    LeaseTaken {
+        /// The shard.
+        shard: ShardId,
+        /// From behind this checkpoint on.
+        checkpoint: Checkpoint,
+        /// That of all events that are delivered under this lease.
+        token: FencingToken,
+    },
     /// An event goes to its processor now.
     Delivered {
         /// The event.
@@ -34,12 +44,25 @@ pub enum Observation {
         /// How it ended.
         outcome: DeliveryOutcome,
     },
+    /// The lease table has a checkpoint, as its answer says. One that was stored by a write whose answer was lost is not
+    /// shown.
+    CheckpointStored {
+        /// The shard.
+        shard: ShardId,
+        /// Everything up to here is done with.
+        checkpoint: Checkpoint,
+        /// Of the lease under which it was stored.
+        token: FencingToken,
+    },
     /// The processor is told of a failure now.
     ToldOfFailure(ConsumerWorkerFailure),
     /// The processor is told now that a shard's worker has stopped.
     ToldOfShutdown(ConsumerShutdown),
     /// What the recipient of notices is told, too.
     Noticed(ConsumerNotice),
+    /// The consumer has ended, as [`KinesisConsumer::finished`](super::KinesisConsumer::finished) says it right after.
+    /// Not shown after [`ConsumerError::Died`].
+    Ended(Result<Stopped, ConsumerError>),
 }
 
 /// How a delivery ended.

@@ -24,6 +24,7 @@ use crate::consumer::failure::{
 use crate::consumer::fence::Fence;
 use crate::consumer::fetch::{Cursor, Fetcher, Unpacker};
 use crate::consumer::notice::ConsumerNotice;
+use crate::consumer::observe::Observation;
 use crate::consumer::processor::EventProcessor;
 use crate::consumer::status::{Gauges, ShardState, Standing, StoppedShard};
 use crate::consumer::worker::{ConsumerWorker, Equipment, Outcome, StopWorker, WorkerEnded};
@@ -144,7 +145,9 @@ impl Supervisor {
         let store = Store {
             shard: shard.clone(),
             acquisition,
+            token: fencing_token,
             supervisor: ctx.address().recipient(),
+            notifier: self.parts.notifier.clone(),
             conf: self.parts.conf.checkpointer.clone(),
             stored: Arc::new(stored),
             gauges: Arc::clone(&gauges),
@@ -185,6 +188,10 @@ impl Supervisor {
         self.parts.board.add_shard(shard.clone(), standing, gauges);
         self.slots.insert(shard.clone(), slot);
         let checkpoint = lease.checkpoint;
+        if self.parts.notifier.is_observed() {
+            let (shard, checkpoint) = (shard.clone(), checkpoint.clone());
+            self.parts.notifier.show(Observation::LeaseTaken { shard, checkpoint, token: fencing_token });
+        }
         self.parts.notifier.notify(ConsumerNotice::ShardStarted { shard: shard.clone(), checkpoint });
         self.publish();
     }

@@ -14,6 +14,7 @@ use super::shard::Course;
 use crate::consumer::checkpoint::{Flush, reserved_for_last_checkpoint};
 use crate::consumer::error::{ConsumerError, Stopped};
 use crate::consumer::failure::ShutdownReason;
+use crate::consumer::observe::Observation;
 use crate::consumer::status::ConsumerState;
 use crate::consumer::worker::StopWorker;
 
@@ -202,7 +203,11 @@ impl Supervisor {
             None => info!(parent: &self.parts.span, clean = report.is_clean(), "consumer stopped"),
             Some(_) => info!(parent: &self.parts.span, "consumer stopped after a failure"),
         }
-        self.parts.ending.send_replace(Some(error.map_or(Ok(report), Err)));
+        let ending = error.map_or(Ok(report), Err);
+        if self.parts.notifier.is_observed() {
+            self.parts.notifier.show(Observation::Ended(ending.clone()));
+        }
+        self.parts.ending.send_replace(Some(ending));
         ctx.stop();
     }
 
