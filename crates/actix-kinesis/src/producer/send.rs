@@ -139,9 +139,7 @@ impl Pipeline {
         for (shard, Refused { all, refused, bytes, index }) in shards {
             let lane = self.lane(index);
             if refused > 0 && lane.shard == shard {
-                lane.refused += refused as u64;
-                lane.bucket.forgive(bytes);
-                lane.bucket.refused(refused as f64 / all as f64, now);
+                lane.refuse(refused, bytes, refused as f64 / all as f64, now);
             }
         }
     }
