@@ -17,6 +17,8 @@ use kinesis_record::{Checkpoint, Position};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::child::{self, Patience};
+
 pub(crate) const STREAM: &str = "orders";
 const TABLE: &str = "probe-orders";
 
@@ -101,6 +103,14 @@ impl Probe {
         lines.iter().filter_map(|line| delivery(&serde_json::from_str(line).unwrap())).collect()
     }
 
+    /// Waits until it delivers something.
+    pub(crate) fn first_delivery(&mut self) {
+        let patience = Patience::until("a delivery");
+        while self.deliveries(Duration::from_millis(20)).is_empty() {
+            patience.check();
+        }
+    }
+
     /// Ends it as `kill -9` does. Returns what it has delivered since the last look.
     pub(crate) fn kill(mut self) -> Vec<Delivery> {
         self.child.kill().unwrap();
@@ -120,7 +130,7 @@ impl Probe {
     }
 
     fn wait_for_end(&mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap()
+        child::wait(&mut self.child, "the probe").code().unwrap()
     }
 }
 
