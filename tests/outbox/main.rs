@@ -4,6 +4,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[path = "../support/child.rs"]
+mod child;
 #[path = "../support/example.rs"]
 mod example;
 mod process;

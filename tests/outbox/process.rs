@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use kinesis_local::LocalAws;
 use tempfile::TempDir;
 
+use crate::child;
 use crate::example::example;
 use crate::sender::Sender;
 
@@ -119,17 +120,15 @@ impl Process {
     /// Lets it send everything, and returns its exit code.
     pub(crate) fn end(mut self, sender: &mut Sender) -> i32 {
         drop(self.input.take());
+        let status = child::wait(&mut self.child, "the outbox");
         self.lines.iter().for_each(|line| sender.accept(line));
-        self.child.wait().unwrap().code().unwrap()
+        status.code().unwrap()
     }
 
     /// Runs one with this input to its end. Gives its exit code and what it wrote to stdout and stderr.
     pub(crate) fn run(files: &Files, input: &[u8]) -> (i32, String, String) {
-        let mut child =
-            with_arguments(Command::new(program()), files).stderr(Stdio::piped()).spawn().unwrap();
-        // It may end before it has read all.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        let output = child.wait_with_output().unwrap();
+        let child = with_arguments(Command::new(program()), files).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child::output(child, input.to_vec(), "the outbox");
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use actix_kinesis::SharedCredentialsProvider;
 use actix_kinesis::config::{BackoffConf, ProducerConf};
 use actix_kinesis::producer::ProducerEvent;
-use actix_kinesis::producer::outbox::Outbox;
+use actix_kinesis::producer::outbox::{Outbox, OutboxStopped};
 use aws_credential_types::Credentials;
 use kinesis_local::LocalAws;
 use kinesis_local::faults::Fault;
@@ -44,8 +44,17 @@ async fn send(outbox: &Outbox, from: usize, to: usize) {
     let event = |(key, number): (usize, usize)| ProducerEvent::new(format!("key-{key}"), number.to_string());
     let accepting: Vec<_> = numbers.map(|it| outbox.send(event(it))).collect();
     for accepted in accepting {
-        accepted.await.unwrap();
+        within_patience("an acceptance", accepted).await.unwrap();
     }
+}
+
+async fn within_patience<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(PATIENCE, coming).await;
+    came.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+async fn stop(outbox: &Outbox) -> OutboxStopped {
+    within_patience("the stop", outbox.stop(Duration::ZERO)).await
 }
 
 fn accepted(count: usize) -> std::collections::BTreeMap<String, usize> {
@@ -77,7 +86,7 @@ async fn a_reshard_while_events_wait_and_between_two_starts_loses_nothing_and_ke
         aws.split(STREAM, "shardId-000000000000").unwrap();
         send(&outbox, 50, 100).await;
         // What waits at this end was never sent, or to shards that are closed at the next start.
-        outbox.stop(Duration::ZERO).await;
+        stop(&outbox).await;
         aws.split(STREAM, "shardId-000000000001").unwrap();
         aws.merge(STREAM, "shardId-000000000002", "shardId-000000000003").unwrap();
         let outbox = open(&aws, &directory, is_aggregated).await;
@@ -88,7 +97,7 @@ async fn a_reshard_while_events_wait_and_between_two_starts_loses_nothing_and_ke
         aws.faults().clear();
         until("all is sent", || outbox.status().waiting == 0).await;
         assert_complete(&aws, &accepted(200));
-        assert_eq!(outbox.stop(Duration::ZERO).await.left, 0);
+        assert_eq!(stop(&outbox).await.left, 0);
     }
 }
 
@@ -107,7 +116,7 @@ async fn a_stream_that_is_created_again_under_its_name_gets_what_was_not_sent() 
         until("it was tried", || aws.calls("PutRecords") > calls).await;
         assert_eq!(outbox.status().waiting, 20 * KEYS as u64);
         // The second half meets the new stream at another start.
-        outbox.stop(Duration::ZERO).await;
+        stop(&outbox).await;
         aws.create_stream(STREAM, 2).unwrap();
         let outbox = open(&aws, &directory, is_aggregated).await;
         send(&outbox, 40, 60).await;

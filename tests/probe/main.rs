@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
+#[allow(dead_code, reason = "the tests of the producer use the rest")]
+#[path = "../support/child.rs"]
+mod child;
 #[path = "../support/example.rs"]
 mod example;
 mod process;
@@ -15,6 +18,7 @@ use kinesis_local::LocalAws;
 use kinesis_record::aggregation::Aggregate;
 use kinesis_record::{HashKey, Position};
 
+use child::Patience;
 use process::{Delivery, Probe, STREAM, checkpoints};
 use recording::Recording;
 
@@ -57,7 +61,9 @@ async fn killed_five_times_under_load(settings: &str) {
         let mut probe = Probe::start_with(&aws, "", settings);
         // All lives but the last end after so many deliveries; there are enough records for all of them.
         let life = random.usize(200..900);
+        let patience = Patience::until("the records of a life");
         while if runs.len() == KILLS { seen.len() < RECORDS } else { run.deliveries.len() < life } {
+            patience.check();
             // No more than the process keeps up with, so that every life has records of its own.
             let ahead = put - seen.len();
             for _ in 0..20.min(RECORDS - put).min(100_usize.saturating_sub(ahead)) {
@@ -103,7 +109,9 @@ async fn killed_in_the_middle_of_an_aggregate_it_goes_on_behind_the_stored_user_
     aws.put(STREAM, "key", aggregate.encode()).unwrap();
 
     let mut probe = Probe::start(&aws, r#"{"hold_after": 500}"#);
+    let patience = Patience::until("a checkpoint behind the 500th record");
     let stored = loop {
+        patience.check();
         let _ = probe.deliveries(Duration::from_millis(20));
         match checkpoints(&aws).await.into_values().next() {
             Some(position) if position.sub_sequence >= 499 => break position,
@@ -115,7 +123,9 @@ async fn killed_in_the_middle_of_an_aggregate_it_goes_on_behind_the_stored_user_
 
     let mut probe = Probe::start(&aws, "");
     let mut numbers = Vec::new();
+    let patience = Patience::until("the other 500 records");
     while numbers.len() < 500 {
+        patience.check();
         numbers
             .extend(probe.deliveries(Duration::from_millis(20)).into_iter().map(|delivery| delivery.number));
     }
@@ -129,11 +139,11 @@ async fn the_exit_code_tells_how_it_ended() {
     aws.put(STREAM, "key", "0").unwrap();
 
     let mut unanswered = Probe::start(&aws, r#"{"ack": "none"}"#);
-    while unanswered.deliveries(Duration::from_millis(20)).is_empty() {}
+    unanswered.first_delivery();
     assert_eq!(unanswered.terminate(), 3, "an event was left unsettled");
 
     let mut clean = Probe::start(&aws, "");
-    while clean.deliveries(Duration::from_millis(20)).is_empty() {}
+    clean.first_delivery();
     assert_eq!(clean.terminate(), 0);
 
     assert_eq!(Probe::start_with(&aws, "", "worker { batch-timout = 1s }").wait(), 2, "a misspelt key");

@@ -19,6 +19,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::child::{self, Patience};
 use crate::example::example;
 
 pub(crate) const STREAM: &str = "orders";
@@ -82,6 +83,14 @@ impl Probe {
         lines.iter().filter_map(|line| delivery(&serde_json::from_str(line).unwrap())).collect()
     }
 
+    /// Waits until it delivers something.
+    pub(crate) fn first_delivery(&mut self) {
+        let patience = Patience::until("a delivery");
+        while self.deliveries(Duration::from_millis(20)).is_empty() {
+            patience.check();
+        }
+    }
+
     /// Ends it as `kill -9` does. Returns what it has delivered since the last look.
     pub(crate) fn kill(mut self) -> Vec<Delivery> {
         self.child.kill().unwrap();
@@ -101,7 +110,7 @@ impl Probe {
     }
 
     fn wait_for_end(&mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap()
+        child::wait(&mut self.child, "the probe").code().unwrap()
     }
 }
 

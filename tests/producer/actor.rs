@@ -55,14 +55,17 @@ async fn answers_come_as_reply_and_to_the_recipient() {
     let sender = Sender::default();
     let address = sender.clone().start();
     let good = SendWithCallback::with_id(event(0, 1), "first").reply_to(&address);
-    let successful = producer.send(good).await.unwrap().unwrap();
+    let successful = within_patience("a reply", producer.send(good)).await.unwrap().unwrap();
     assert_eq!((successful.message_id.as_str(), successful.result.sub_sequence), ("first", None));
     let bad = ProducerEvent::new("", "x");
     let failed =
-        producer.send(SendWithCallback::new(bad.clone()).reply_to(&address)).await.unwrap().unwrap_err();
+        within_patience("a reply", producer.send(SendWithCallback::new(bad.clone()).reply_to(&address)))
+            .await
+            .unwrap()
+            .unwrap_err();
     assert_eq!(failed.event, bad);
     assert!(matches!(failed.reason, SendReason::Invalid(_)));
-    producer.send(Send::new(bad).failures_to(address.recipient())).await.unwrap();
+    within_patience("a reply", producer.send(Send::new(bad).failures_to(address.recipient()))).await.unwrap();
     eventually("the recipient is told", || sender.unsent.lock().unwrap().len() == 1).await;
     assert_eq!(*sender.successes.lock().unwrap(), [successful]);
     assert_eq!(*sender.failures.lock().unwrap(), [failed]);
@@ -96,7 +99,13 @@ async fn at_the_limit_the_actor_takes_no_more_and_keeps_the_order_of_each_sender
     })
     .await;
     assert!(most <= 10, "{most}");
-    assert!(replies.await.unwrap().into_iter().all(|reply| reply.unwrap().is_ok()));
+    assert!(
+        within_patience("all replies", replies)
+            .await
+            .unwrap()
+            .into_iter()
+            .all(|reply| reply.unwrap().is_ok())
+    );
     assert_once_each(&aws, 2_000);
     assert!(by_key(&aws).values().all(|payloads| payloads.is_sorted()));
 }
@@ -108,7 +117,9 @@ async fn events_that_nobody_waits_for_are_told_of_in_the_log_without_their_conte
     let producer = KinesisProducerActor::new(start(conf(&aws)).await).start();
     for _ in 0..5 {
         let secret = "secret".repeat(200_000);
-        producer.send(Send::new(ProducerEvent::new("private", secret))).await.unwrap();
+        within_patience("a reply", producer.send(Send::new(ProducerEvent::new("private", secret))))
+            .await
+            .unwrap();
     }
     let told = |parts: &[&str]| logs.with(parts);
     eventually("all are told of", || !told(&[" WARN ", "more events were not sent", "events=4"]).is_empty())
@@ -129,7 +140,7 @@ async fn a_full_mailbox_refuses_clearly() {
     let producer = start(conf).await;
     aws.faults().add(Fault::on("PutRecords").hang());
     let actor = KinesisProducerActor::new(producer).start();
-    actor.send(Send::new(event(0, 1))).await.unwrap();
+    within_patience("a reply", actor.send(Send::new(event(0, 1)))).await.unwrap();
     let refused = (1..100).filter(|index| actor.try_send(Send::new(event(*index, 1))).is_err()).count();
     assert!(refused > 50, "{refused}");
 }
@@ -147,14 +158,14 @@ async fn a_stop_of_the_producer_passes_all_that_the_actor_has_not_taken() {
     let replies = actix::spawn(futures::future::join_all(replies));
     let last = actix::spawn(last);
     eventually("the producer is full", || producer.status().throttled).await;
-    let flushed = producer.stop(Duration::ZERO).await;
+    let flushed = within_patience("the stop", producer.stop(Duration::ZERO)).await;
     assert_eq!((flushed.sent, flushed.failed), (0, 1));
-    for (index, reply) in replies.await.unwrap().into_iter().enumerate() {
+    for (index, reply) in within_patience("all replies", replies).await.unwrap().into_iter().enumerate() {
         let failed = reply.unwrap().unwrap_err();
         assert!(matches!(failed.reason, SendReason::Stopped(_)), "{failed}");
         assert_eq!(failed.event, event(index, 10));
     }
-    last.await.unwrap().unwrap();
+    within_patience("the last reply", last).await.unwrap().unwrap();
     eventually("the actor has ended", || !actor.connected()).await;
 }
 
@@ -165,8 +176,32 @@ async fn the_end_of_the_actor_loses_nothing_that_it_took() {
     for index in 0..100 {
         producer.do_send(Send::new(event(index, 10)));
     }
-    let flushed = producer.send(StopProducer { within: Duration::from_secs(60) }).await.unwrap();
+    let stop = producer.send(StopProducer { within: Duration::from_secs(60) });
+    let flushed = within_patience("the stop", stop).await.unwrap();
     assert!(flushed.is_clean());
     assert_once_each(&aws, 100);
     eventually("the actor has ended", || !producer.connected()).await;
+}
+
+#[actix::test]
+async fn the_actor_has_its_turn_among_senders_who_keep_the_producer_full() {
+    let aws = local_aws(1).await;
+    let mut conf = conf(&aws);
+    conf.max_outstanding_requests = 10;
+    conf.record_max_buffered_time = Duration::ZERO;
+    let producer = start(conf).await;
+    let others = producer.clone();
+    let load = actix::spawn(async move {
+        let keep_sending = (0..50).map(async |index| {
+            // As long as the test.
+            while others.send(event(index, 50)).await.is_ok() {}
+        });
+        futures::future::join_all(keep_sending).await
+    });
+    eventually("others wait for room", || producer.status().waiting > 20).await;
+    let actor = KinesisProducerActor::new(producer).start();
+    let replies = (0..20).map(|index| actor.send(SendWithCallback::new(event(index, 20))));
+    let replies = within_patience("all replies", futures::future::join_all(replies)).await;
+    assert!(replies.into_iter().all(|reply| reply.unwrap().is_ok()));
+    load.abort();
 }

@@ -27,7 +27,7 @@ async fn beyond_the_limit_sends_wait_in_order_or_are_refused() {
     assert!(producer.status().throttled);
     let refused = producer.try_send(event(10, 1)).unwrap_err();
     assert_eq!((&refused.reason, &refused.event), (&SendReason::Full, &event(10, 1)));
-    let late = producer.send_timeout(event(10, 1), MS).await.unwrap_err();
+    let late = within_patience("the outcome", producer.send_timeout(event(10, 1), MS)).await.unwrap_err();
     assert_eq!((late.reason, late.event), (SendReason::Full, event(10, 1)));
     sendings.extend((10..30).map(|index| producer.send(event(index, 1))));
     // Given up before there is room for it.
@@ -35,12 +35,12 @@ async fn beyond_the_limit_sends_wait_in_order_or_are_refused() {
     let status = producer.status();
     assert_eq!((status.outstanding, status.waiting), (10, 20));
     hold.remove();
-    producer.room().await;
+    within_patience("room", producer.room()).await;
     results(sendings).await;
     assert_once_each(&aws, 30);
     let status = producer.status();
     assert_eq!((status.outstanding, status.outstanding_bytes, status.waiting), (0, 0, 0));
-    producer.try_send(event(30, 1)).unwrap().await.unwrap();
+    results(vec![producer.try_send(event(30, 1)).unwrap()]).await;
 }
 
 #[actix::test]
@@ -50,10 +50,10 @@ async fn a_flush_does_not_wait_for_the_buffered_time() {
     conf.record_max_buffered_time = Duration::from_secs(3600);
     let producer = start(conf).await;
     let sendings = send_many(&producer, 100, 10);
-    let flushed = producer.flush().await;
+    let flushed = within_patience("the flush", producer.flush()).await;
     assert_eq!((flushed.sent, flushed.failed), (100, 0));
     results(sendings).await;
-    assert_eq!(producer.flush().await.sent, 0);
+    assert_eq!(within_patience("the flush", producer.flush()).await.sent, 0);
 }
 
 #[actix::test]
@@ -65,7 +65,8 @@ async fn a_stop_sends_what_was_taken_and_takes_no_more() {
     let producer = start(conf).await;
     let taken = send_many(&producer, 100, 10);
     let waiting = producer.send(event(100, 10));
-    let (first, second) = tokio::join!(producer.stop(FOREVER), producer.stop(FOREVER));
+    let stops = async { tokio::join!(producer.stop(FOREVER), producer.stop(FOREVER)) };
+    let (first, second) = within_patience("the stops", stops).await;
     assert_eq!((first.sent, first.failed), (100, 0));
     assert_eq!(first, second);
     results(taken).await;
@@ -73,9 +74,9 @@ async fn a_stop_sends_what_was_taken_and_takes_no_more() {
     let refused = error(producer.send(event(101, 10))).await;
     assert_eq!((refused.reason, refused.event), (SendReason::Stopped(None), event(101, 10)));
     assert_once_each(&aws, 100);
-    assert_eq!(producer.stop(FOREVER).await.sent, 0);
-    assert_eq!(producer.flush().await.sent, 0);
-    producer.room().await;
+    assert_eq!(within_patience("the stop", producer.stop(FOREVER)).await.sent, 0);
+    assert_eq!(within_patience("the flush", producer.flush()).await.sent, 0);
+    within_patience("room", producer.room()).await;
 }
 
 #[actix::test]
@@ -89,7 +90,7 @@ async fn at_the_deadline_of_a_stop_the_rest_comes_back() {
     let hung = aws.faults().add(Fault::on("PutRecords").skip(1).hang());
     let sendings = send_many(&producer, 100, 100);
     tokio::time::timeout(Duration::from_secs(60), hung.until_fired(1)).await.unwrap();
-    let flushed = producer.stop(50 * MS).await;
+    let flushed = within_patience("the stop", producer.stop(50 * MS)).await;
     assert_eq!((flushed.sent, flushed.failed), (0, 90));
     let outcomes = outcomes(sendings).await;
     let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();

@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails panics")]
 
 mod actor;
+#[path = "../support/child.rs"]
+mod child;
 mod delivery;
 #[path = "../support/example.rs"]
 mod example;

@@ -1,6 +1,5 @@
 //! The example `put`, as a process.
 
-use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use kinesis_local::LocalAws;
@@ -28,13 +27,8 @@ async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Outp
     command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = tokio::task::spawn_blocking(move || {
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || stdin.write_all(&lines));
-        let output = child.wait_with_output().unwrap();
-        // It may end before it has read everything, if its settings are wrong.
-        let _ = writer.join().unwrap();
-        output
+        let child = command.spawn().unwrap();
+        crate::child::output(child, lines, "put")
     });
     let output = run.await.unwrap();
     let lines = String::from_utf8(output.stdout.clone()).unwrap();

@@ -66,7 +66,11 @@ impl Place {
     }
 
     async fn start(&self, conf: ProducerConf) -> KinesisProducer {
-        KinesisProducer::builder(conf).api(Arc::new(self.clone())).seed(1).start().await.unwrap()
+        self.start_with(1, conf).await
+    }
+
+    async fn start_with(&self, seed: u64, conf: ProducerConf) -> KinesisProducer {
+        KinesisProducer::builder(conf).api(Arc::new(self.clone())).seed(seed).start().await.unwrap()
     }
 
     /// From now on every call fails for so long.
@@ -240,7 +244,7 @@ async fn two_producers_share_a_shard_without_knowing_of_each_other() {
     conf.aggregation.enabled = false;
     conf.max_outstanding_requests = 5_000;
     conf.record_ttl = 600 * SECOND;
-    let (first, second) = (place.start(conf.clone()).await, place.start(conf).await);
+    let (first, second) = (place.start_with(1, conf.clone()).await, place.start_with(2, conf).await);
     let load = async |producer: &KinesisProducer| {
         let mut index = 0;
         let end = Instant::now() + 60 * SECOND;
@@ -259,7 +263,7 @@ async fn two_producers_share_a_shard_without_knowing_of_each_other() {
     println!("records a second: mean {mean}; shares: {first} and {second}");
     assert!(mean > 850.0, "{mean}");
     // Neither starves.
-    assert!(first.min(second) * 8 > first.max(second), "{first} and {second}");
+    assert!(first.min(second) * 3 > first.max(second), "{first} and {second}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,13 +318,9 @@ async fn an_endless_time_to_live_does_not_overflow() {
     conf.record_ttl = Duration::from_secs(36_500 * 24 * 60 * 60);
     let producer = place.start(conf).await;
     place.fail(24 * 3_600 * SECOND, StreamErrorKind::Unavailable);
-    let outcomes = outcomes_for_long(&producer).await;
-    assert!(outcomes);
-}
-
-/// Whether an event is stored after a day of outage.
-async fn outcomes_for_long(producer: &KinesisProducer) -> bool {
-    producer.send(ProducerEvent::new("k", "x")).await.is_ok()
+    let sending = producer.send(ProducerEvent::new("k", "x"));
+    let outcome = tokio::time::timeout(2 * 24 * 3_600 * SECOND, sending).await;
+    assert!(outcome.expect("it is stored after a day of outage").is_ok());
 }
 
 #[tokio::test(start_paused = true)]

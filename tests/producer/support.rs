@@ -138,6 +138,12 @@ pub(crate) fn assert_told(aws: &LocalAws, results: &[PutResult]) {
     }
 }
 
+/// Waits for something that comes.
+pub(crate) async fn within_patience<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(PATIENCE, coming).await;
+    came.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {

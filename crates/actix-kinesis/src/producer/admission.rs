@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::driver::Command;
 use super::outcome::SendReason;
@@ -26,8 +26,6 @@ pub(crate) struct Admission {
     stream: Arc<str>,
     max_records: u64,
     max_bytes: u64,
-    /// Tells when a stream has room again, or nothing is taken any more.
-    room: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -48,8 +46,10 @@ struct State {
 #[derive(Debug, Default)]
 struct Stream {
     used: Used,
-    /// Of a throttled stream.
+    /// Of a throttled stream, by their places.
     waiting: BTreeMap<u64, Record>,
+    /// Who waits for room without an event, in the same order. One that is dropped tells that it has come, too.
+    asking: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
 /// Records under way, and their bytes.
@@ -59,11 +59,24 @@ struct Used {
     bytes: u64,
 }
 
-/// The place of an event that waits for room.
+/// The place of an event, or of somebody without one, that waits for room.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     stream: Arc<str>,
     number: u64,
+}
+
+/// Somebody without an event who waits for room, and leaves when it is dropped.
+struct Asking<'a> {
+    admission: &'a Admission,
+    ticket: Ticket,
+    turn: oneshot::Receiver<()>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.admission.leave(&self.ticket);
+    }
 }
 
 /// What became of an event at the door.
@@ -118,13 +131,7 @@ impl Admission {
             next_ticket: 0,
             task,
         };
-        Arc::new(Self {
-            state: Mutex::new(state),
-            stream,
-            max_records,
-            max_bytes,
-            room: watch::Sender::new(()),
-        })
+        Arc::new(Self { state: Mutex::new(state), stream, max_records, max_bytes })
     }
 
     /// Lets the record through if there is room for its stream and nobody waits for that before it. Otherwise it takes
@@ -148,8 +155,7 @@ impl Admission {
         if !may_wait {
             return Admitted::Full(record);
         }
-        let number = state.next_ticket;
-        state.next_ticket += 1;
+        let number = state.new_ticket();
         state.streams.entry(Arc::clone(&stream)).or_default().waiting.insert(number, record);
         Admitted::Later(Ticket { stream, number })
     }
@@ -163,9 +169,7 @@ impl Admission {
     pub(crate) fn close(&self, reason: SendReason) -> Vec<Record> {
         let mut state = self.lock();
         state.closed.get_or_insert(reason);
-        let waiting = state.take_waiting();
-        self.room.send_replace(());
-        waiting
+        state.take_waiting()
     }
 
     /// Hands something else to the task, behind all events that are through. False if the task has ended.
@@ -178,11 +182,28 @@ impl Admission {
         self.lock().throttled.contains(stream)
     }
 
-    /// Resolves when it is not.
+    /// Resolves at once if it is not, and otherwise when all that waited for room before is through and some is left.
+    /// What comes later does not go before, so that nobody waits for ever among many.
     pub(crate) async fn room(&self, stream: &str) {
-        let mut room = self.room.subscribe();
-        // The sender lives as long as this.
-        while self.is_throttled(stream) && room.changed().await.is_ok() {}
+        if let Some(mut asking) = self.ask(stream) {
+            // It tells nothing when nothing is taken any more.
+            let _ = (&mut asking.turn).await;
+        }
+    }
+
+    fn ask(&self, stream: &str) -> Option<Asking<'_>> {
+        let mut state = self.lock();
+        let stream = Arc::clone(state.throttled.get(stream)?);
+        let (tell, turn) = oneshot::channel();
+        let number = state.new_ticket();
+        state.streams.entry(Arc::clone(&stream)).or_default().asking.insert(number, tell);
+        Some(Asking { admission: self, ticket: Ticket { stream, number }, turn })
+    }
+
+    fn leave(&self, ticket: &Ticket) {
+        if let Some(of) = self.lock().streams.get_mut(&ticket.stream) {
+            of.asking.remove(&ticket.number);
+        }
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -222,8 +243,7 @@ impl Admission {
                 state.throttled.insert(stream);
                 continue;
             }
-            let next = state.streams.get_mut(&stream).and_then(|of| of.waiting.pop_first());
-            if let Some((_, record)) = next {
+            if let Some(record) = state.streams.get_mut(&stream).and_then(Stream::pop) {
                 unsent.extend(self.let_through(state, &stream, record));
             }
         }
@@ -232,7 +252,6 @@ impl Admission {
             unsent.extend(state.take_waiting());
         }
         again.iter().for_each(|stream| state.forget(stream));
-        self.room.send_replace(());
         unsent
     }
 
@@ -297,29 +316,56 @@ impl State {
         self.streams.get(stream).map(|stream| stream.used).unwrap_or_default()
     }
 
+    fn new_ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
     /// Which of these streams that are not throttled has waited longest, and for an event of how many bytes.
     fn next(&self, streams: &[Arc<str>]) -> Option<(Arc<str>, u64)> {
         let first = |stream: &Arc<str>| {
-            let (number, record) = self.streams.get(stream)?.waiting.first_key_value()?;
-            Some((*number, Arc::clone(stream), size(record)))
+            let (number, bytes) = self.streams.get(stream)?.first()?;
+            Some((number, Arc::clone(stream), bytes))
         };
         let open = streams.iter().filter(|stream| !self.throttled.contains(*stream));
         open.filter_map(first).min().map(|(_, stream, bytes)| (stream, bytes))
     }
 
-    /// Nothing waits and no stream is throttled any more.
+    /// Nothing and nobody waits and no stream is throttled any more.
     fn take_waiting(&mut self) -> Vec<Record> {
         self.throttled.clear();
         let mut waiting = BTreeMap::new();
-        self.streams.values_mut().for_each(|stream| waiting.append(&mut stream.waiting));
+        for stream in self.streams.values_mut() {
+            waiting.append(&mut stream.waiting);
+            stream.asking.clear();
+        }
         self.streams.retain(|_, stream| stream.used.records > 0);
         waiting.into_values().collect()
     }
 
     fn forget(&mut self, stream: &Arc<str>) {
-        if self.streams.get(stream).is_some_and(|of| of.used.records == 0 && of.waiting.is_empty()) {
+        if self.streams.get(stream).is_some_and(|of| of.used.records == 0 && of.first().is_none()) {
             self.streams.remove(stream);
         }
+    }
+}
+
+impl Stream {
+    /// The first place of those that wait, and the bytes of the event there, if any.
+    fn first(&self) -> Option<(u64, u64)> {
+        let event = self.waiting.first_key_value().map(|(number, record)| (*number, size(record)));
+        let asking = self.asking.first_key_value().map(|(number, _)| (*number, 0));
+        event.into_iter().chain(asking).min()
+    }
+
+    /// Takes what waits at the first place. Whoever does so without an event is told, and takes no room.
+    fn pop(&mut self) -> Option<Record> {
+        let (first, _) = self.first()?;
+        if let Some(tell) = self.asking.remove(&first) {
+            // Whoever asked may have gone.
+            let _ = tell.send(());
+        }
+        self.waiting.remove(&first)
     }
 }
 

@@ -11,7 +11,8 @@ use super::limit::Bucket;
 use super::shard_map::Target;
 
 /// A lane that has used up its rate is looked at again after this time at the earliest, so that its records go in
-/// bunches and not one by one.
+/// bunches and not one by one. Once after the rate has fallen it is up to twice as long, by chance: who always came right
+/// behind another producer with the same beat would find the shard used up each time, and give way more and more.
 const PACE: Duration = Duration::from_millis(50);
 
 /// One is looked at again after this time at the latest: the rate may have risen meanwhile.
@@ -35,6 +36,9 @@ pub(crate) struct Lane {
     queue: VecDeque<Batch>,
     queued_bytes: usize,
     blocked_until: Option<Instant>,
+    /// Whether the rate has fallen since it was last waited for.
+    has_fallen: bool,
+    random: fastrand::Rng,
 }
 
 /// What a lane can give to a call.
@@ -52,6 +56,7 @@ impl Lane {
         range: HashRange,
         limits: Limits,
         bucket: Bucket,
+        random: fastrand::Rng,
     ) -> Self {
         Self {
             id,
@@ -63,6 +68,8 @@ impl Lane {
             queue: VecDeque::new(),
             queued_bytes: 0,
             blocked_until: None,
+            has_fallen: false,
+            random,
         }
     }
 
@@ -91,7 +98,8 @@ impl Lane {
         self.blocked_until = None;
         self.bucket.fill(now);
         if !self.bucket.allows(first.size()) {
-            self.blocked_until = Some(now + self.bucket.wait(first.size()).clamp(PACE, LOOK));
+            let beat = if std::mem::take(&mut self.has_fallen) { 1.0 + self.random.f64() } else { 1.0 };
+            self.blocked_until = Some(now + self.bucket.wait(first.size()).clamp(PACE.mul_f64(beat), LOOK));
             return Ready::default();
         }
         let (records, bytes) = self.bucket.room();
@@ -100,6 +108,16 @@ impl Lane {
             bytes: self.queued_bytes.min(bytes.max(first.size())),
             due: Some(first.due),
         }
+    }
+
+    /// So many records, of so many bytes, were refused for want of throughput: this share of what went to the shard in
+    /// one call.
+    pub(crate) fn refuse(&mut self, records: usize, bytes: usize, share: f64, now: Instant) {
+        self.refused += records as u64;
+        self.bucket.forgive(bytes);
+        let falls = self.bucket.refused(share, now);
+        // What goes to many shards has no beat with any of them.
+        self.has_fallen |= falls && self.shard.is_some();
     }
 
     /// Whether a record of an epoch before this one waits here.

@@ -94,13 +94,15 @@ impl Bucket {
         Duration::try_from_secs_f64(records.max(bytes).max(0.0)).unwrap_or(Duration::MAX)
     }
 
-    /// The shard refused this share, above 0 and up to 1, of what went to it in one call.
-    pub(crate) fn refused(&mut self, share: f64, now: Instant) {
+    /// The shard refused this share, above 0 and up to 1, of what went to it in one call. True if the rate falls for
+    /// that.
+    pub(crate) fn refused(&mut self, share: f64, now: Instant) -> bool {
         if self.fell.is_some_and(|fell| now.saturating_duration_since(fell) < FALL_INTERVAL) {
-            return;
+            return false;
         }
         self.fell = Some(now);
         self.part = (self.part * (1.0 - share / 2.0)).max(LEAST);
+        true
     }
 
     /// The rate, in shards' worth.

@@ -139,7 +139,10 @@ impl KinesisProducer {
         self.send(event).waiting_at_most(wait).await
     }
 
-    /// Resolves when events for the stream of the configuration are taken without waiting, or not at all any more.
+    /// Resolves when there is room for events for the stream of the configuration, or nothing is taken any more.
+    ///
+    /// It has its turn among the sends that wait for room, behind those that came before it. It keeps no room free: when
+    /// more sends wait behind it, they may take what there is, and a [`send`](Self::send) takes its place behind them.
     pub async fn room(&self) {
         self.admission.room(&self.conf.stream_name).await;
     }

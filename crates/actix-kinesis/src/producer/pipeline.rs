@@ -102,7 +102,7 @@ impl Pipeline {
             limits,
             map: ShardMap::new(now, conf.request_timeout + GRACE, random.fork()),
             lanes: Vec::new(),
-            unrouted: Lane::new(LaneId(0), None, HashRange::ALL, limits, bucket),
+            unrouted: Lane::new(LaneId(0), None, HashRange::ALL, limits, bucket, random.fork()),
             seen: BTreeMap::new(),
             order: (conf.ordering == Ordering::PartitionKey).then(Order::default),
             delayed: BTreeMap::new(),
@@ -393,7 +393,8 @@ impl Pipeline {
                 Some(lane) => lane,
                 None => {
                     let bucket = Bucket::new(self.conf.rate_limit as f64, now);
-                    Lane::new(LaneId(self.new_id()), Some(id), range, self.limits, bucket)
+                    let id_of_lane = LaneId(self.new_id());
+                    Lane::new(id_of_lane, Some(id), range, self.limits, bucket, self.random.fork())
                 }
             };
             self.lanes.push(lane);

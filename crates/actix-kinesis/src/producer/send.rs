@@ -139,9 +139,7 @@ impl Pipeline {
         for (shard, Refused { all, refused, bytes, index }) in shards {
             let lane = self.lane(index);
             if refused > 0 && lane.shard == shard {
-                lane.refused += refused as u64;
-                lane.bucket.forgive(bytes);
-                lane.bucket.refused(refused as f64 / all as f64, now);
+                lane.refuse(refused, bytes, refused as f64 / all as f64, now);
             }
         }
     }
@@ -170,9 +168,8 @@ impl Pipeline {
         }
         // A newer list may show the shard with another range, or not at all: then it may be another shard of that name.
         let range = self.map.range(&place.shard);
-        let is_expected = target.is_some_and(|target| {
-            target.id == place.shard && range.map_or(!self.map.has_list(), |range| range == target.range)
-        });
+        let is_expected =
+            target.is_some_and(|target| target.id == place.shard && range == Some(target.range));
         if is_expected || !batch.is_aggregate() {
             return self.stored(batch, &place, began, now);
         }

@@ -1,3 +1,4 @@
+use futures::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -222,6 +223,44 @@ async fn room_is_awaited_by_stream() {
     assert!(!dead.is_finished());
     drop(dead_ones);
     dead.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_for_room_has_a_turn_behind_those_before_and_takes_none() {
+    let mut door = Door::new(4, 1_000_000);
+    (0..4).for_each(|_| assert!(matches!(door.admit(9), Admitted::Now)));
+    let admission = Arc::clone(&door.admission);
+    assert!(matches!(door.admit(10), Admitted::Later(_)));
+    let mut room = std::pin::pin!(admission.room(MAIN));
+    assert!((&mut room).now_or_never().is_none());
+    assert!(matches!(door.admit(11), Admitted::Later(_)));
+    // More come than there is room for, again and again.
+    let mut through = door.through();
+    drop(through.pop());
+    assert!((&mut room).now_or_never().is_none() && door.admission.load().waiting == 1);
+    through.extend(door.through());
+    assert_eq!(sizes(&through), [9, 9, 9, 10]);
+    assert!(matches!(door.admit(12), Admitted::Later(_)));
+    drop(through.pop());
+    assert_eq!(room.now_or_never(), Some(()));
+    assert_eq!(sizes(&door.through()), [11]);
+    assert!(door.is_throttled());
+}
+
+#[tokio::test]
+async fn who_asks_for_room_is_told_of_the_end_and_leaves_nothing_when_it_does_not_wait_so_long() {
+    let mut door = Door::new(1, 1_000);
+    door.fill(MAIN, 5);
+    let admission = Arc::clone(&door.admission);
+    for _ in 0..10 {
+        assert!(admission.room(MAIN).now_or_never().is_none());
+    }
+    assert!(admission.lock().streams.values().all(|stream| stream.asking.is_empty()));
+    let mut room = std::pin::pin!(admission.room(MAIN));
+    assert!((&mut room).now_or_never().is_none());
+    drop(admission.close(SendReason::Stopped(None)));
+    assert_eq!(room.now_or_never(), Some(()));
+    assert_eq!(admission.room(MAIN).now_or_never(), Some(()));
 }
 
 #[test]

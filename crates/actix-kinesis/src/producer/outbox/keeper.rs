@@ -219,26 +219,28 @@ impl Keeper {
         let Ended { steps, removals, written, looks } = self.disk.back(finished, Instant::now());
         match written {
             Ok(()) => {
-                steps.into_iter().for_each(|step| self.made(step));
+                let made: Vec<_> = steps.into_iter().map(|step| self.made(step)).collect();
                 for bytes in removals.into_iter().filter_map(|removal| removal.bytes) {
                     self.unnoted -= 1;
                     self.room.give_back(bytes);
                 }
+                // Whoever is told finds it in the status.
+                self.show();
+                made.into_iter().for_each(|step| self.answer(step));
             }
             Err(error) => self.unwritten(steps, removals, &error),
         }
         looks.into_iter().for_each(|(look, rows)| self.found(look, rows));
     }
 
-    fn made(&mut self, step: Step) {
-        match step {
+    /// Counts what is on the disk now. Gives the step back, to be answered.
+    fn made(&mut self, mut step: Step) -> Step {
+        match &mut step {
             Step::Accept { number, kept, answers } => {
                 self.room.saved(kept.bytes(), true);
                 self.accepted += 1;
-                self.backlog.add(&Entry::of(number, &kept));
-                answers.outcome.map(|listener| self.listeners.insert(number, listener));
-                // A sender that no longer listens has an event that is sent.
-                let _ = answers.accepted.send(Ok(Accepted { message_id: kept.message_id }));
+                self.backlog.add(&Entry::of(*number, kept));
+                answers.outcome.take().map(|listener| self.listeners.insert(*number, listener));
             }
             Step::Park { parked } => {
                 self.backlog.settled(parked.number);
@@ -250,16 +252,21 @@ impl Keeper {
                 let entry = Entry::of(parked.number, &kept);
                 let entry = Entry { parked: Some(Arc::clone(&parked.reason)), ..entry };
                 self.parked.insert(parked.number, entry);
-                self.tell(OutboxOutcome::Parked(parked));
             }
-            Step::Retry { entry, done, .. } => {
-                self.backlog.add(&entry);
-                let _ = done.send(true);
+            Step::Retry { entry, .. } => self.backlog.add(entry),
+            Step::Discard { bytes, .. } => self.room.give_back(*bytes),
+        }
+        step
+    }
+
+    fn answer(&self, step: Step) {
+        match step {
+            // A sender that no longer listens has an event that is sent.
+            Step::Accept { kept, answers, .. } => {
+                let _ = answers.accepted.send(Ok(Accepted { message_id: kept.message_id }));
             }
-            Step::Discard { bytes, done, .. } => {
-                self.room.give_back(bytes);
-                let _ = done.send(true);
-            }
+            Step::Park { parked } => self.tell(OutboxOutcome::Parked(parked)),
+            Step::Retry { done, .. } | Step::Discard { done, .. } => drop(done.send(true)),
         }
     }
 

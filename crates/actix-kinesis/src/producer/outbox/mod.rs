@@ -259,7 +259,7 @@ impl Outbox {
         discarded.await.map_err(|_| self.reason())
     }
 
-    /// How it is doing.
+    /// How it is doing. An event counts before its sender is told that it is accepted.
     pub fn status(&self) -> OutboxStatus {
         let (status, oldest) = self.board.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let age = |since: SystemTime| since.elapsed().unwrap_or_default();

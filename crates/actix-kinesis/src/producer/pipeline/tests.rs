@@ -5,4 +5,5 @@ mod by_chance;
 mod failures;
 mod order;
 mod packing;
+mod placing;
 mod rates;

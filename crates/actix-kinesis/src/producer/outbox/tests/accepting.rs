@@ -1,13 +1,14 @@
 //! What an acceptance means.
 
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
 
-use super::world::{Hook, World, builder, conf, event, hooked, open, send_all, until_sent};
+use super::world::{Hook, World, builder, conf, event, hooked, open, send_all, until, until_sent};
 use crate::producer::outbox::{Outbox, OutboxOpenError, OutboxReason, StoreError};
 use crate::producer::{KinesisProducer, ProducerError};
 
@@ -31,6 +32,32 @@ async fn an_event_is_accepted_when_it_is_on_the_disk_and_not_before() {
     assert_eq!(outbox.status().accepted, 0);
     go_on.send(()).unwrap();
     sending.await.unwrap();
+}
+
+/// Looks at the status of an outbox in the moment in which it is woken.
+struct Looks {
+    outbox: Outbox,
+    accepted_and_waiting: Mutex<Option<(u64, u64)>>,
+}
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        let status = self.outbox.status();
+        self.accepted_and_waiting.lock().unwrap().get_or_insert((status.accepted, status.waiting));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_counts_when_its_sender_is_told_that_it_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let outbox = open(&directory, &World::unreachable()).await;
+    let looks = Arc::new(Looks { outbox: outbox.clone(), accepted_and_waiting: Mutex::default() });
+    let waker = Waker::from(Arc::clone(&looks));
+    let mut sending = std::pin::pin!(outbox.send(event("key", 1)));
+    assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    until(|| looks.accepted_and_waiting.lock().unwrap().is_some()).await;
+    assert_eq!(*looks.accepted_and_waiting.lock().unwrap(), Some((1, 1)));
+    assert!(sending.await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

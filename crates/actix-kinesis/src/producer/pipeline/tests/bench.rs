@@ -71,6 +71,13 @@ pub(super) fn conf() -> ProducerConf {
     conf
 }
 
+/// The same without aggregation.
+pub(super) fn single() -> ProducerConf {
+    let mut conf = conf();
+    conf.aggregation.enabled = false;
+    conf
+}
+
 impl Bench {
     /// A pipeline that does not know the shards yet.
     pub(super) fn blank(conf: ProducerConf, shards: u32) -> Self {
@@ -165,6 +172,13 @@ impl Bench {
             Ok(outcome) => outcomes.insert(*index, outcome).is_some(),
             Err(_) => true,
         });
+    }
+
+    /// Asks for a list, and answers it.
+    pub(super) fn list_again(&mut self) {
+        self.pipeline.map.contradicted(self.now, self.now);
+        self.poll();
+        self.list();
     }
 
     /// Answers the list that is asked for.

@@ -119,6 +119,26 @@ fn the_rate_follows_what_the_shard_takes() {
 }
 
 #[test]
+fn the_beat_of_a_lane_changes_once_after_its_rate_has_fallen() {
+    let mut bench = Bench::new(single(), 1);
+    (0..5_000).for_each(|key| drop(bench.send(&format!("key-{key}"))));
+    bench.poll();
+    let mut next_beat = |is_refused: bool| {
+        bench.answer_all();
+        if is_refused {
+            bench.pipeline.lanes[0].refuse(1, 0, 0.5, bench.now);
+        }
+        let beat = bench.pipeline.lanes[0].wake_at().unwrap() - bench.now;
+        bench.pass(beat);
+        beat
+    };
+    // The beat that has begun stays as it is.
+    let beats = [false, true, false, false].map(|is_refused| next_beat(is_refused));
+    assert_eq!([beats[0], beats[1], beats[3]], [50 * MS; 3]);
+    assert!(beats[2] > 50 * MS && beats[2] <= 100 * MS, "{beats:?}");
+}
+
+#[test]
 fn without_a_list_the_rate_is_that_of_all_shards_that_take_records() {
     let mut conf = single();
     conf.rate_limit = 100;
