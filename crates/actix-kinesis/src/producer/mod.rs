@@ -140,8 +140,9 @@ impl KinesisProducer {
 
     /// Resolves when there is room for events for the stream of the configuration, or nothing is taken any more.
     ///
-    /// It has its turn among the sends that wait for room, behind those that came before it. It keeps no room free: when
-    /// more sends wait behind it, they may take what there is, and a [`send`](Self::send) takes its place behind them.
+    /// It has its turn among the sends that wait for room, behind those that came before it; dropping the future gives the
+    /// place up. It keeps no room free: when more sends wait behind it, they may take what there is, and a
+    /// [`send`](Self::send) takes its place behind them.
     pub async fn room(&self) {
         self.admission.room(&self.conf.stream_name).await;
     }

@@ -385,7 +385,7 @@ impl Pipeline {
     }
 
     /// Makes the lanes those of the map. What was meant for shards that are gone is placed anew.
-    fn reroute(&mut self, now: Instant) {
+    pub(super) fn reroute(&mut self, now: Instant) {
         let mut former: BTreeMap<ShardId, Lane> = BTreeMap::new();
         for lane in std::mem::take(&mut self.lanes) {
             if let Some(shard) = lane.shard.clone() {
