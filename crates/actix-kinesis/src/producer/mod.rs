@@ -35,7 +35,7 @@
 //! | `admission` | how much is under way |
 //! | `driver` | the task between the pipelines and Kinesis |
 //! | `outbox` | keeping events on the disk until they are sent, with the feature `outbox` |
-//! | `pipeline` | the way of records to one stream: `order`, `shard_map`, `aggregate`, `lane`, `limit`, `collect`, `send` |
+//! | `pipeline` | the way of records to one stream: `order`, `shard_map`, `aggregate`, `lane`, `limit`, `collect`, `send`, `flushes` |
 
 mod actor;
 mod admission;
@@ -44,6 +44,7 @@ mod collect;
 mod driver;
 mod error;
 mod event;
+mod flushes;
 mod lane;
 mod limit;
 mod order;

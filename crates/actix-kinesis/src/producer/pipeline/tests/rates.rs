@@ -121,7 +121,9 @@ fn the_rate_follows_what_the_shard_takes() {
 #[test]
 fn the_beat_of_a_lane_changes_once_after_its_rate_has_fallen() {
     let mut bench = Bench::new(single(), 1);
-    (0..5_000).for_each(|key| drop(bench.send(&format!("key-{key}"))));
+    for key in 0..5_000 {
+        bench.send(&format!("key-{key}"));
+    }
     bench.poll();
     let mut next_beat = |is_refused: bool| {
         bench.answer_all();
