@@ -1,4 +1,4 @@
-//! Shards that are split and merged while events are sent.
+//! Shards that are split and merged, and streams that are created again, while events are sent.
 
 use std::collections::VecDeque;
 
@@ -45,4 +45,20 @@ async fn a_reshard_loses_nothing_and_keeps_the_order() {
         assert!(if is_aggregated { again < 2_000 } else { again == 0 }, "{again} sent again");
         assert!(aws.calls("ListShards") <= 8, "{} lists", aws.calls("ListShards"));
     }
+}
+
+#[actix::test]
+async fn a_stream_that_is_created_again_with_other_shards_loses_nothing_of_what_waited_for_it() {
+    let aws = local_aws(2).await;
+    let producer = start(conf(&aws)).await;
+    results(send_many(&producer, 100, 50)).await;
+    aws.with_model(|model, now| model.delete_stream(&STREAM.into(), now)).unwrap();
+    eventually("the stream is gone", || aws.shards(STREAM).is_err()).await;
+    let calls = aws.calls("PutRecords");
+    let sendings = send_many(&producer, 1_000, 100);
+    eventually("they were tried", || aws.calls("PutRecords") > calls + 1).await;
+    aws.create_stream(STREAM, 3).unwrap();
+    let results = results(sendings).await;
+    assert_told(&aws, &results);
+    assert_once_each(&aws, 1_000);
 }

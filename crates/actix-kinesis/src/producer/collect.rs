@@ -97,7 +97,7 @@ impl Pipeline {
 
     fn is_due(&mut self, now: Instant) -> bool {
         let (mut count, mut bytes, mut is_due) = (0, 0, false);
-        let flushed = self.flushed_before();
+        let flushed = self.flushes.before();
         for index in 0..self.callable_lanes() {
             let lane = self.lane(index);
             let ready = lane.ready(now);

@@ -35,7 +35,7 @@
 //! | `admission` | how much is under way |
 //! | `driver` | the task between the pipelines and Kinesis |
 //! | `outbox` | keeping events on the disk until they are sent, with the feature `outbox` |
-//! | `pipeline` | the way of records to one stream: `order`, `shard_map`, `aggregate`, `lane`, `limit`, `collect`, `send`, `expiry` |
+//! | `pipeline` | the way of records to one stream: `order`, `shard_map`, `aggregate`, `lane`, `limit`, `collect`, `send`, `expiry`, `flushes` |
 
 mod actor;
 mod admission;
@@ -45,6 +45,7 @@ mod driver;
 mod error;
 mod event;
 mod expiry;
+mod flushes;
 mod lane;
 mod limit;
 mod order;
@@ -141,8 +142,9 @@ impl KinesisProducer {
 
     /// Resolves when there is room for events for the stream of the configuration, or nothing is taken any more.
     ///
-    /// It has its turn among the sends that wait for room, behind those that came before it. It keeps no room free: when
-    /// more sends wait behind it, they may take what there is, and a [`send`](Self::send) takes its place behind them.
+    /// It has its turn among the sends that wait for room, behind those that came before it; dropping the future gives the
+    /// place up. It keeps no room free: when more sends wait behind it, they may take what there is, and a
+    /// [`send`](Self::send) takes its place behind them.
     pub async fn room(&self) {
         self.admission.room(&self.conf.stream_name).await;
     }

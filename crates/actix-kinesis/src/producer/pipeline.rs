@@ -18,6 +18,7 @@ use tokio::time::{Duration, Instant};
 
 use super::aggregate::{Batch, Limits};
 use super::collect::CallPause;
+use super::flushes::Flushes;
 use super::lane::{Lane, LaneId};
 use super::limit::Bucket;
 use super::order::{self, Order};
@@ -77,21 +78,9 @@ pub(crate) struct Pipeline {
     pub(super) random: fastrand::Rng,
     pub(super) last_error: Option<String>,
     pub(super) sweep_at: Option<Instant>,
-    epoch: u64,
-    outstanding: u64,
-    flushes: Vec<Flush>,
-    totals: Flushed,
+    pub(super) flushes: Flushes,
     pub(super) failed_attempts: u64,
     pub(super) calls_made: u64,
-}
-
-#[derive(Debug)]
-struct Flush {
-    /// Records of earlier epochs are waited for.
-    before: u64,
-    remaining: u64,
-    flushed: Flushed,
-    done: mpsc::UnboundedSender<Flushed>,
 }
 
 impl Pipeline {
@@ -118,10 +107,7 @@ impl Pipeline {
             random,
             last_error: None,
             sweep_at: None,
-            epoch: 0,
-            outstanding: 0,
-            flushes: Vec::new(),
-            totals: Flushed::default(),
+            flushes: Flushes::default(),
             failed_attempts: 0,
             calls_made: 0,
             conf,
@@ -132,8 +118,7 @@ impl Pipeline {
     pub(crate) fn accept(&mut self, mut record: Record, now: Instant) {
         record.arrived = now;
         record.expires = now.checked_add(self.conf.record_ttl).unwrap_or_else(super::far_away);
-        record.epoch = self.epoch;
-        self.outstanding += 1;
+        record.epoch = self.flushes.accepted();
         self.sweep_by(record.expires);
         match &mut self.order {
             Some(order) if order.has_waiting(record.group) => order.wait(record),
@@ -171,7 +156,7 @@ impl Pipeline {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
-        let flushed = self.flushed_before();
+        let flushed = self.flushes.before();
         for index in 0..self.lanes.len() {
             let gathering = &self.lanes[index].gathering;
             let is_flushed = gathering.records().iter().any(|record| record.epoch < flushed);
@@ -193,13 +178,7 @@ impl Pipeline {
 
     /// Sends all that is here as soon as possible, and reports to `done` when the outcome of each is known.
     pub(crate) fn flush(&mut self, done: mpsc::UnboundedSender<Flushed>) {
-        if self.outstanding == 0 {
-            let _ = done.send(Flushed::default());
-            return;
-        }
-        self.epoch += 1;
-        let (before, remaining) = (self.epoch, self.outstanding);
-        self.flushes.push(Flush { before, remaining, flushed: Flushed::default(), done });
+        self.flushes.flush(done);
     }
 
     /// Gives up everything.
@@ -232,12 +211,12 @@ impl Pipeline {
 
     /// Records whose outcome is not known yet.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.outstanding
+        self.flushes.outstanding()
     }
 
     /// What has become of records since the start.
     pub(crate) fn totals(&self) -> Flushed {
-        self.totals
+        self.flushes.totals()
     }
 
     pub(crate) fn status(&self, stream: &str) -> ProducedStream {
@@ -251,7 +230,7 @@ impl Pipeline {
         };
         ProducedStream {
             stream: stream.to_owned(),
-            outstanding: self.outstanding,
+            outstanding: self.flushes.outstanding(),
             calls_under_way: self.calls.len(),
             calls: self.calls_made,
             failed_attempts: self.failed_attempts,
@@ -259,11 +238,6 @@ impl Pipeline {
             shards: self.lanes.iter().filter_map(shard).collect(),
             last_error: self.last_error.clone(),
         }
-    }
-
-    /// Records of epochs before this one are waited for by a flush, and due at once.
-    pub(super) fn flushed_before(&self) -> u64 {
-        self.flushes.last().map_or(0, |flush| flush.before)
     }
 
     pub(super) fn new_id(&mut self) -> u64 {
@@ -379,7 +353,7 @@ impl Pipeline {
     }
 
     /// Makes the lanes those of the map. What was meant for shards that are gone is placed anew.
-    fn reroute(&mut self, now: Instant) {
+    pub(super) fn reroute(&mut self, now: Instant) {
         let mut former: BTreeMap<ShardId, Lane> = BTreeMap::new();
         for lane in std::mem::take(&mut self.lanes) {
             if let Some(shard) = lane.shard.clone() {
@@ -422,7 +396,7 @@ impl Pipeline {
         place: &super::send::Place,
         index: Option<u32>,
     ) {
-        self.settled(record.epoch, true);
+        self.flushes.settled(record.epoch, true);
         record.stored(|attempts| PutResult {
             shard,
             sequence: place.sequence.clone(),
@@ -433,23 +407,8 @@ impl Pipeline {
 
     /// Ends a record that is not.
     pub(super) fn fail(&mut self, record: Record, reason: SendReason) {
-        self.settled(record.epoch, false);
+        self.flushes.settled(record.epoch, false);
         record.failed(reason);
-    }
-
-    fn settled(&mut self, epoch: u64, is_sent: bool) {
-        let one = if is_sent { Flushed { sent: 1, failed: 0 } } else { Flushed { sent: 0, failed: 1 } };
-        self.outstanding -= 1;
-        self.totals += one;
-        for flush in self.flushes.iter_mut().filter(|flush| epoch < flush.before) {
-            flush.remaining -= 1;
-            flush.flushed += one;
-        }
-        while let Some(flush) = self.flushes.first().filter(|flush| flush.remaining == 0) {
-            // Whoever asked may have gone.
-            let _ = flush.done.send(flush.flushed);
-            self.flushes.remove(0);
-        }
     }
 }
 

@@ -265,6 +265,7 @@ impl Pipeline {
     fn lost(&mut self, batches: Vec<Batch>, error: StreamError, began: Instant, now: Instant) {
         self.pause.failed(began, now);
         let is_throttled = error.kind == StreamErrorKind::Throttled;
+        let is_gone = error.kind == StreamErrorKind::NotFound;
         if is_throttled {
             let replies: Vec<PutReply> = batches.iter().map(|_| Err(throttled(&error))).collect();
             self.adapt(&batches, &replies, now);
@@ -272,6 +273,9 @@ impl Pipeline {
         let error = failed_call(error);
         tracing::warn!(error = error.message, "a call to put records failed");
         self.last_error = Some(error.message.clone());
+        if is_gone && self.map.gone(now) {
+            self.reroute(now);
+        }
         for mut batch in batches {
             let error = self.attempted(&mut batch, error.clone(), began, now);
             if is_throttled && self.conf.fail_if_throttled {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use kinesis_lease::StreamError;
+use kinesis_lease::{StreamError, StreamErrorKind};
 use kinesis_record::{HashRange, Shard, ShardId};
 use tokio::time::Instant;
 
@@ -46,8 +46,8 @@ enum Listing {
     /// It has to be asked for then.
     Wanted { at: Instant },
     /// The reply to a call that began then is on its way. `outdated` if something was seen since that the reply may not
-    /// show.
-    UnderWay { since: Instant, outdated: bool },
+    /// show, `void` if it may be about a stream that is gone.
+    UnderWay { since: Instant, outdated: bool, void: bool },
 }
 
 impl ShardMap {
@@ -72,7 +72,7 @@ impl ShardMap {
         }
         let is_due = matches!(self.listing, Listing::Wanted { at } if at <= now);
         if is_due {
-            self.listing = Listing::UnderWay { since: now, outdated: false };
+            self.listing = Listing::UnderWay { since: now, outdated: false, void: false };
         }
         is_due
     }
@@ -95,7 +95,7 @@ impl ShardMap {
 
     /// The call's reply. True if the open shards are others than before.
     pub(crate) fn listed(&mut self, reply: Result<Vec<Shard>, StreamError>, now: Instant) -> bool {
-        let Listing::UnderWay { since, outdated } = self.listing else { return false };
+        let Listing::UnderWay { since, outdated, void } = self.listing else { return false };
         let shards = match reply {
             Ok(shards) => shards,
             Err(error) => {
@@ -110,9 +110,13 @@ impl ShardMap {
                 }
                 self.has_failed = true;
                 self.listing = Listing::Wanted { at: now + self.backoff.next_pause() };
-                return false;
+                return error.kind == StreamErrorKind::NotFound && self.gone(now);
             }
         };
+        if void {
+            self.listing = Listing::Wanted { at: now + self.backoff.next_pause() };
+            return false;
+        }
         self.has_failed = false;
         self.known_since = Some(since);
         self.listing = Listing::Known;
@@ -138,21 +142,36 @@ impl ShardMap {
     /// right.
     pub(crate) fn contradicted(&mut self, began: Instant, now: Instant) {
         match &mut self.listing {
-            Listing::Known if self.known_since.is_none_or(|since| since <= began) => {
-                if self.known_since.is_some_and(|since| since + QUIET <= now) {
-                    self.backoff.reset();
-                }
-                // The first list after a change comes at once. One that changes nothing is not asked for again and again.
-                let pause =
-                    if self.backoff.failures() == 0 { Duration::ZERO } else { self.backoff.next_pause() };
-                if pause.is_zero() {
-                    self.backoff.next_pause();
-                }
-                self.listing = Listing::Wanted { at: now + pause };
-            }
-            Listing::UnderWay { since, outdated } if *since <= began => *outdated = true,
+            Listing::Known if self.known_since.is_none_or(|since| since <= began) => self.want(now),
+            Listing::UnderWay { since, outdated, .. } if *since <= began => *outdated = true,
             _ => {}
         }
+    }
+
+    /// The stream is not there. One that comes back is another: its shards may have the same ids and other ranges, so that
+    /// nothing is known of it. True if there were open shards.
+    pub(crate) fn gone(&mut self, now: Instant) -> bool {
+        match &mut self.listing {
+            Listing::Known => self.want(now),
+            Listing::UnderWay { void, .. } => *void = true,
+            Listing::Wanted { .. } => {}
+        }
+        self.known_since = None;
+        self.has_failed = true;
+        self.ranges.clear();
+        !std::mem::take(&mut self.open).is_empty()
+    }
+
+    fn want(&mut self, now: Instant) {
+        if self.known_since.is_some_and(|since| since + QUIET <= now) {
+            self.backoff.reset();
+        }
+        // The first list after a change comes at once. One that changes nothing is not asked for again and again.
+        let pause = if self.backoff.failures() == 0 { Duration::ZERO } else { self.backoff.next_pause() };
+        if pause.is_zero() {
+            self.backoff.next_pause();
+        }
+        self.listing = Listing::Wanted { at: now + pause };
     }
 
     /// Whether there was a list.
@@ -268,6 +287,28 @@ mod tests {
         assert!(!map.listed(Err(stream_error()), now + SECOND));
         assert_eq!(map.open().len(), 2);
         assert!(map.wake_at().is_some_and(|at| at > now + SECOND && at <= now + 3 * SECOND));
+    }
+
+    #[test]
+    fn of_a_stream_that_is_gone_nothing_is_known_until_it_is_listed_again() {
+        let now = Instant::now();
+        let mut map = known(now);
+        assert!(map.gone(now + SECOND) && !map.gone(now + SECOND));
+        assert!(!map.has_list() && !map.is_awaited() && map.open().is_empty());
+        assert_eq!(map.range(&"shardId-0".into()), None);
+        assert!(map.asks(now + SECOND));
+        // The reply may be about the stream before.
+        assert!(!map.gone(now + SECOND));
+        assert!(!map.listed(Ok(vec![shard(0, 0, 49), shard(1, 50, 99)]), now + SECOND));
+        assert!(!map.has_list());
+        let at = map.wake_at().unwrap();
+        assert!(map.asks(at) && map.listed(Ok(vec![shard(0, 0, 99)]), at));
+        // A list can tell it as well.
+        map.contradicted(at, at);
+        let at = map.wake_at().unwrap();
+        let gone = StreamError { kind: StreamErrorKind::NotFound, message: "it is gone".to_owned() };
+        assert!(map.asks(at) && map.listed(Err(gone), at));
+        assert!(!map.has_list() && map.wake_at().is_some());
     }
 
     #[test]

@@ -78,6 +78,7 @@ fn take(bench: &mut Bench, step: &Step) {
                 0 => bench.fail(call, StreamErrorKind::Throttled, false),
                 1 => bench.fail(call, StreamErrorKind::Denied, false),
                 2 => bench.fail(call, StreamErrorKind::InvalidArgument, false),
+                3 if !is_applied => bench.fail(call, StreamErrorKind::NotFound, false),
                 _ => bench.fail(call, StreamErrorKind::Unavailable, *is_applied),
             }
         }

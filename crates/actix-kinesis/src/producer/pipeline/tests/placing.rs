@@ -1,5 +1,7 @@
 //! Where Kinesis records arrive: an aggregate has to be in the shard of all its records.
 
+use kinesis_lease::StreamErrorKind;
+
 use super::bench::{Bench, MS, SECOND, conf, single};
 use crate::producer::event::ProducerEvent;
 
@@ -121,6 +123,25 @@ fn an_aggregate_in_a_shard_that_the_newest_list_leaves_out_waits_for_another_lis
     bench.create_again(3);
     bench.answer(0, |_, _| None);
     assert!(bench.stored[0].is_dropped() && bench.outcomes.is_empty());
+    bench.run(5 * SECOND);
+    assert_eq!(bench.succeeded(), 2);
+    for outcome in bench.outcomes.values() {
+        let at: usize = outcome.as_ref().unwrap().sequence.as_str().parse().unwrap();
+        assert!(!bench.stored[at].is_dropped(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_comes_back_after_it_was_gone_is_not_taken_for_the_one_before() {
+    let mut bench = Bench::new(conf(), 2);
+    // Into the first of two shards, and into the first and the second of three.
+    for byte in [10, 100] {
+        let key = kinesis_record::HashKey(byte << 120);
+        bench.send_event(|it| ProducerEvent::new("key", it).with_explicit_hash_key(key), 0);
+    }
+    bench.pass(100 * MS);
+    bench.fail(0, StreamErrorKind::NotFound, false);
+    bench.create_again(3);
     bench.run(5 * SECOND);
     assert_eq!(bench.succeeded(), 2);
     for outcome in bench.outcomes.values() {
