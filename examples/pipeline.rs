@@ -16,6 +16,7 @@
 mod flights;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,9 +103,9 @@ async fn count(
     counted: &mut HashMap<object_store::path::Path, usize>,
 ) -> Result<(usize, usize), Box<dyn Error>> {
     for object in store.list(Some(&"flights".into())).try_collect::<Vec<_>>().await? {
-        if !counted.contains_key(&object.location) {
-            let lines = store.get(&object.location).await?.bytes().await?;
-            counted.insert(object.location, lines.iter().filter(|byte| **byte == b'\n').count());
+        if let Entry::Vacant(uncounted) = counted.entry(object.location) {
+            let lines = store.get(uncounted.key()).await?.bytes().await?;
+            uncounted.insert(lines.iter().filter(|byte| **byte == b'\n').count());
         }
     }
     let dead: Vec<_> = store.list(Some(&"dead".into())).try_collect().await?;
