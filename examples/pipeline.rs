@@ -5,19 +5,29 @@
 //! ```
 //!
 //! Kill it with `kill -9` at any time, and run it again with the same folder. What was not taken for a flight is in `dead`.
+//!
+//! Into a bucket of S3, with the region and the keys of the environment; for another server than Amazon's, `AWS_ENDPOINT` is its
+//! URL, and `AWS_ALLOW_HTTP=true` lets that be in clear. The folder keeps the stream then.
+//!
+//! ```sh
+//! cargo run --example pipeline --features s3 -- target/flights my-bucket
+//! ```
 
 mod flights;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_kinesis::consumer::ConsumerEvent;
 use actix_kinesis::pipeline::{Gather, ObjectDeadLetters, ObjectEmitter, Pipeline};
 use flights::CARRIER;
-use object_store::ObjectStore;
+use futures::TryStreamExt;
 use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -45,51 +55,59 @@ impl Flight {
 
 #[actix::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("usage: pipeline FOLDER")?;
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("usage: pipeline FOLDER [BUCKET]")?;
     let folder = Path::new(&folder);
-    std::fs::create_dir_all(folder)?;
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let store: Arc<dyn ObjectStore> = match arguments.next() {
+        Some(bucket) => self::bucket(&bucket)?,
+        None => Arc::new(LocalFileSystem::new_with_prefix(folder)?),
+    };
     let (_aws, all, conf) = flights::stream(Some(&folder.join("aws"))).await?;
-    // For S3, with the feature `s3`: object_store::aws::AmazonS3Builder::from_env()
-    let files: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder)?);
 
     let pipeline = Pipeline::decode(Flight::decode)
         .transform(async |flight: Flight| serde_json::to_string(&flight).map(|line| [line]))
         .gather(Gather::records(1_000).with_time(Duration::from_millis(500)))
         .start_with(
             conf,
-            ObjectEmitter::new(Arc::clone(&files), "flights"),
-            ObjectDeadLetters::new(Arc::clone(&files), "dead"),
+            ObjectEmitter::new(Arc::clone(&store), "flights"),
+            ObjectDeadLetters::new(Arc::clone(&store), "dead"),
             flights::with_credentials,
         )?;
 
-    let lines = folder.join("flights");
+    let mut counted = HashMap::new();
     let (mut written, mut dead) = (0, 0);
     while written + dead < all {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        (written, dead) = (count_lines(&lines), count_files(&folder.join("dead")));
-        println!("{written} of {all} flights are in {}, {dead} are dead letters", lines.display());
+        (written, dead) = count(&*store, &mut counted).await?;
+        println!("{written} of {all} flights are in {store}, {dead} are dead letters");
     }
     pipeline.stop().await?;
     println!("this run: {:?}", pipeline.counts());
     Ok(())
 }
 
-fn count_lines(folder: &Path) -> usize {
-    files(folder)
-        .iter()
-        .map(|file| std::fs::read_to_string(file).map_or(0, |text| text.lines().count()))
-        .sum()
+#[cfg(feature = "s3")]
+fn bucket(name: &str) -> Result<Arc<dyn ObjectStore>, Box<dyn Error>> {
+    Ok(Arc::new(object_store::aws::AmazonS3Builder::from_env().with_bucket_name(name).build()?))
 }
 
-fn count_files(folder: &Path) -> usize {
-    files(folder).len()
+#[cfg(not(feature = "s3"))]
+fn bucket(_: &str) -> Result<Arc<dyn ObjectStore>, Box<dyn Error>> {
+    Err("for a bucket, build it with --features s3".into())
 }
 
-/// The files below a folder that are whole: one that is being written has a `#` in its name.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let (folders, files): (Vec<_>, Vec<_>) =
-        entries.map(|entry| entry.path()).partition(|path| path.is_dir());
-    let files = files.into_iter().filter(|path| !path.to_string_lossy().contains('#'));
-    files.chain(folders.iter().flat_map(|folder| self::files(folder))).collect()
+/// How many flights and how many dead letters there are. An object is whole when it is listed, and is read once.
+async fn count(
+    store: &dyn ObjectStore,
+    counted: &mut HashMap<object_store::path::Path, usize>,
+) -> Result<(usize, usize), Box<dyn Error>> {
+    for object in store.list(Some(&"flights".into())).try_collect::<Vec<_>>().await? {
+        if let Entry::Vacant(uncounted) = counted.entry(object.location) {
+            let lines = store.get(uncounted.key()).await?.bytes().await?;
+            uncounted.insert(lines.iter().filter(|byte| **byte == b'\n').count());
+        }
+    }
+    let dead: Vec<_> = store.list(Some(&"dead".into())).try_collect().await?;
+    Ok((counted.values().sum(), dead.len()))
 }

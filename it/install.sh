@@ -53,6 +53,19 @@ install_kinesis_mock() {
     install_from_npm kinesis-mock kinesis-local@0.6.2
 }
 
+# A server of S3, and the example that writes to it.
+install_moto() {
+    local package="moto[s3,server]==5.1.22" folder="$IT_CACHE/moto"
+    if [[ ! -e $folder/installed || $(<"$folder/installed") != "$package" ]]; then
+        { python3 -m venv --clear "$folder" && "$folder/bin/pip" install -q "$package"; } >&2 ||
+            { echo "$package could not be installed"; return; }
+        echo "$package" >"$folder/installed"
+    fi
+    cargo build --quiet --profile "${IT_PROFILE/debug/dev}" -p actix-kinesis --features s3 --example pipeline >&2 ||
+        { echo "the example pipeline could not be built with the feature s3"; return; }
+    cp -f "$TARGET/$IT_PROFILE/examples/pipeline" "$IT_PROGRAMS"
+}
+
 # Installs packages into a folder of the cache; other versions replace those that are there.
 install_from_npm() {
     local folder="$IT_CACHE/$1"

@@ -2,7 +2,7 @@
 //! the process, on loopback; no account is used, and nothing of the AWS set-up of the machine.
 
 use std::error::Error;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use actix_kinesis::SharedCredentialsProvider;
@@ -11,6 +11,7 @@ use actix_kinesis::consumer::ConsumerBuilder;
 use aws_credential_types::Credentials;
 use flate2::read::GzDecoder;
 use kinesis_local::LocalAws;
+use tracing_subscriber::EnvFilter;
 
 const STREAM: &str = "flights";
 
@@ -22,7 +23,17 @@ const FLIGHTS: &[u8] = include_bytes!("../data/flights-2013-01.csv.gz");
 
 /// The stream with all flights in it, how many there are, and the settings of a consumer of it. What is in `folder`, streams and
 /// leases, is there again at the next start, even after a kill.
+///
+/// From then on, what goes wrong is told on standard error.
 pub(crate) async fn stream(folder: Option<&Path>) -> Result<(LocalAws, usize, ConsumerConf), Box<dyn Error>> {
+    // The local DynamoDB tells of each refusal, which are part of how leases work.
+    let filter = EnvFilter::new("warn,dynoxide=error");
+    let stderr = std::io::stderr;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(stderr().is_terminal())
+        .with_writer(stderr)
+        .init();
     let mut aws = LocalAws::builder().stream(STREAM, 4);
     if let Some(folder) = folder {
         aws = aws.data(folder);

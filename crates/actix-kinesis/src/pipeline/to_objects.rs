@@ -26,6 +26,13 @@ const SUB_SEQUENCE_DIGITS: usize = 10;
 /// Objects are put as a whole, and which there are says what was emitted: after a crash, the events in them are not emitted again, and
 /// each event is in one object. Two processes that emit the same shard at a time, as after the freeze of one, may still both
 /// write what one of them read last. What is redriven goes to `<prefix>/redriven/<shard>/<position>`.
+///
+/// The store is one of the crate `object_store` 0.14: `LocalFileSystem` for files. For Amazon S3, with the feature `s3` of this
+/// crate, `AmazonS3Builder::from_env().with_bucket_name("flights").build()?` takes `AWS_REGION` and the credentials from the
+/// environment, else those of the container or the host. Another server that speaks S3 is reached at `AWS_ENDPOINT`, in clear only
+/// with `AWS_ALLOW_HTTP=true`. The store tries again and has time-outs by itself; what fails all the same is tried again here.
+/// Needed are the permissions `s3:PutObject` and `s3:ListBucket`; for dead letters and redriving `s3:GetObject` and
+/// `s3:DeleteObject`, too.
 #[derive(Debug, Clone)]
 pub struct ObjectEmitter {
     store: Arc<dyn ObjectStore>,
