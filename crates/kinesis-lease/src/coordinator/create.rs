@@ -1,6 +1,6 @@
 //! Creating the rows that are missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kinesis_record::ShardId;
@@ -18,19 +18,31 @@ const TAKEN_TOGETHER: usize = 32;
 pub(super) struct Creation {
     /// Rows to create once their parents' are.
     planned: Vec<NewLease>,
-    under_way: BTreeSet<ShardId>,
+    under_way: BTreeMap<ShardId, NewLease>,
     /// Rows that a scan under way may be too old to show.
     since_scan: BTreeSet<ShardId>,
+    unseen: Unseen,
     /// When the next row is asked for, if creations fail.
     retry: Schedule,
+}
+
+/// Whether the table may have rows that this process has not seen, since a creation found one there or failed. Which rows
+/// are missing cannot be told then: without a row of its own, a relative of a leased shard looks like a stranger.
+#[derive(Debug, PartialEq, Eq)]
+enum Unseen {
+    Nothing,
+    Rows,
+    /// A scan is under way that will show them.
+    UntilScanned,
 }
 
 impl Default for Creation {
     fn default() -> Self {
         Self {
             planned: Vec::new(),
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
             since_scan: BTreeSet::new(),
+            unseen: Unseen::Nothing,
             retry: Schedule::after_another(),
         }
     }
@@ -41,11 +53,15 @@ impl Creation {
     /// that grows.
     pub(super) fn ask(&mut self, now: Duration, new: &NewLease) -> Option<Effect> {
         let may_ask = self.retry.due.is_none_or(|due| due <= now && self.under_way.is_empty());
-        (may_ask && self.under_way.insert(new.shard.clone())).then(|| Effect::Create(new.clone()))
+        let is_asked = may_ask && !self.is_under_way(&new.shard);
+        is_asked.then(|| {
+            self.under_way.insert(new.shard.clone(), new.clone());
+            Effect::Create(new.clone())
+        })
     }
 
     pub(super) fn is_under_way(&self, shard: &ShardId) -> bool {
-        self.under_way.contains(shard)
+        self.under_way.contains_key(shard)
     }
 
     /// When a row that was not asked for is, at the earliest.
@@ -73,7 +89,7 @@ impl Creation {
     /// as if its parent had been finished and cleaned up.
     fn ready(&mut self) -> Vec<NewLease> {
         let planned: BTreeSet<ShardId> = self.planned.iter().map(|new| new.shard.clone()).collect();
-        let is_coming = |parent: &ShardId| planned.contains(parent) || self.under_way.contains(parent);
+        let is_coming = |parent: &ShardId| planned.contains(parent) || self.under_way.contains_key(parent);
         self.planned.extract_if(.., |new| !new.parents.iter().any(is_coming)).collect()
     }
 
@@ -87,6 +103,18 @@ impl Creation {
 
     pub(super) fn scan_begins(&mut self) {
         self.since_scan.clear();
+        if self.unseen == Unseen::Rows {
+            self.unseen = Unseen::UntilScanned;
+        }
+    }
+
+    /// Takes note of a whole scan. True if it shows for the first time which rows are missing.
+    pub(super) fn scanned(&mut self) -> bool {
+        let shows_unseen = self.unseen == Unseen::UntilScanned;
+        if shows_unseen {
+            self.unseen = Unseen::Nothing;
+        }
+        shows_unseen
     }
 
     pub(super) fn is_newer_than_scan(&self, shard: &ShardId) -> bool {
@@ -106,7 +134,10 @@ impl Coordinator {
                 self.creation.since_scan.insert(shard.clone());
                 match created {
                     Created::New => self.watch.created(new),
-                    Created::Existed => self.scan.hasten(now),
+                    Created::Existed => {
+                        self.creation.unseen = Unseen::Rows;
+                        self.scan.hasten(now);
+                    }
                 }
                 if self.creation.recovers(now) {
                     self.listing.hasten(now);
@@ -123,9 +154,11 @@ impl Coordinator {
             }
             Err(_) => {
                 self.creation.drop_plan();
+                self.creation.unseen = Unseen::Rows;
                 self.creation.failed(now, self.settings.failover, &mut self.random);
                 let retry_at = self.create_again_at(now);
                 self.listing.hasten(retry_at);
+                self.scan.hasten(retry_at);
             }
         }
         self.child_created(now, &shard, exists);
@@ -155,9 +188,11 @@ impl Coordinator {
 
     /// Creates the rows that are missing, once both the table and the stream are known.
     pub(super) fn plan_rows(&mut self, now: Duration) {
-        if let Some(list) = self.list.as_ref().filter(|_| self.has_scanned) {
-            let mut missing = self.watch.missing(list, &self.settings.initial);
-            missing.retain(|new| !self.creation.under_way.contains(&new.shard));
+        let knows_table = self.has_scanned && self.creation.unseen == Unseen::Nothing;
+        if let Some(list) = self.list.as_ref().filter(|_| knows_table) {
+            let coming = self.creation.under_way.values();
+            let mut missing = self.watch.missing(list, &self.settings.initial, coming);
+            missing.retain(|new| !self.creation.is_under_way(&new.shard));
             self.creation.planned = missing;
             self.create_ready(now);
         }

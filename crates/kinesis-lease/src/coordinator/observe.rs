@@ -46,8 +46,12 @@ impl Coordinator {
         if no_longer.iter().any(|shard| !self.watch.has_row(shard)) {
             self.listing.hasten(now);
         }
-        if !std::mem::replace(&mut self.has_scanned, true) {
+        let shows_unseen = self.creation.scanned();
+        let is_first = !std::mem::replace(&mut self.has_scanned, true);
+        if is_first || shows_unseen {
             self.plan_rows(now);
+        }
+        if is_first {
             self.begin_to_report(now);
         }
         self.look_at_expiries(now);

@@ -83,10 +83,15 @@ impl Watch {
     /// A finished row that was deleted stays so, unless a child that has not begun would wait for it: that is how
     /// finished shards are cleaned up. It may have been finished since it was last seen.
     ///
-    /// A row that cannot be read is none of them.
-    pub(super) fn missing(&mut self, list: &ShardList, initial: &Checkpoint) -> Vec<NewLease> {
+    /// A row that cannot be read is none of them, nor is one that is `coming`.
+    pub(super) fn missing<'a>(
+        &mut self,
+        list: &ShardList,
+        initial: &Checkpoint,
+        coming: impl ExactSizeIterator<Item = &'a NewLease>,
+    ) -> Vec<NewLease> {
         self.deleted.retain(|shard, _| list.get(shard).is_some());
-        if self.deleted.is_empty() && self.unreadable.is_empty() {
+        if self.deleted.is_empty() && self.unreadable.is_empty() && coming.len() == 0 {
             return lineage::missing_leases(&self.rows, list, initial);
         }
         let mut all = self.deleted.clone();
@@ -99,6 +104,9 @@ impl Watch {
         all.extend(self.deleted.iter().map(|(shard, row)| (shard.clone(), row.clone())));
         for shard in self.unreadable.keys() {
             all.entry(shard.clone()).or_insert_with(|| unreadable_row(shard));
+        }
+        for new in coming {
+            all.entry(new.shard.clone()).or_insert_with(|| new.clone().into());
         }
         let never = lineage::missing_leases(&all, list, initial);
         let is_wanted = |row: &&Lease| !row.is_finished() || lineage::is_awaited(&row.shard, &all);
@@ -196,7 +204,7 @@ mod tests {
         for shard in deleted {
             watch.forget(&(*shard).into());
         }
-        let missing = watch.missing(&list, &Checkpoint::Latest);
+        let missing = watch.missing(&list, &Checkpoint::Latest, [].iter());
         missing.into_iter().map(|new| (new.shard.to_string(), new.checkpoint)).collect()
     }
 

@@ -34,6 +34,30 @@ fn the_first_start_from_the_newest_record_reads_the_open_shards_alone() {
 }
 
 #[test]
+fn rows_of_a_first_start_that_may_exist_are_looked_for_before_others_are_taken_for_missing() {
+    let others = || vec![row("b", &["a"], Checkpoint::Latest), row("e", &["c", "d"], Checkpoint::Latest)];
+    for is_lost in [true, false] {
+        let mut world = World::new(Checkpoint::Latest);
+        world.stream = resharded();
+        world.stream.push(open("f", &[]));
+        if is_lost {
+            world.fail_next(Call::Create, &[Fault::LostReply; 2]);
+        } else {
+            // Another worker creates them just after the scan.
+            world.table.rows.extend(others().into_iter().map(|row| (row.shard.clone(), row)));
+            world.stale_scans.push_back(Vec::new());
+        }
+        world.start();
+        assert!(world.held().contains(&"f"), "its row is the one that is known");
+        world.checkpoint("f", at(7));
+        world.fail_next(Call::Scan, &[Fault::LostRequest; 2]);
+        world.pass(secs(200));
+        assert_eq!(world.held(), ["b", "e", "f"]);
+        assert_eq!(world.table.rows.len(), 3, "nothing before them is wanted");
+    }
+}
+
+#[test]
 fn the_first_start_from_an_instant_makes_a_row_for_every_shard() {
     let mut world = World::new(Checkpoint::AtTimestamp);
     world.stream = resharded();

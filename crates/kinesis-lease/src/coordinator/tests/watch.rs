@@ -13,7 +13,7 @@ fn missing_of(list: &ShardList, rows: Vec<Lease>, deleted: &[&str]) -> Vec<(Stri
     for shard in deleted {
         watch.forget(&(*shard).into());
     }
-    let missing = watch.missing(list, &Checkpoint::Latest);
+    let missing = watch.missing(list, &Checkpoint::Latest, [].iter());
     missing.into_iter().map(|new| (new.shard.to_string(), new.checkpoint)).collect()
 }
 
@@ -40,7 +40,7 @@ fn a_deleted_row_whose_children_have_not_begun_is_missing_as_it_was() {
     watch.see(secs(0), row("q", &["p"], Checkpoint::TrimHorizon));
     watch.forget(&"p".into());
     let expected = NewLease::new(crate::testing::child("p", &["o"]), at(5));
-    assert_eq!(watch.missing(&list, &Checkpoint::Latest), [NewLease { latest_since, ..expected }]);
+    assert_eq!(watch.missing(&list, &Checkpoint::Latest, [].iter()), [NewLease { latest_since, ..expected }]);
 }
 
 #[test]
@@ -48,6 +48,15 @@ fn a_deleted_row_is_forgotten_once_the_stream_does_not_know_its_shard() {
     let list = complete_list([open("q", &["p"])]);
     let former = vec![row("a", &[], at(7))];
     assert_eq!(missing_of(&list, former, &["a"]), [("q".to_owned(), Checkpoint::Latest)], "a first start");
+}
+
+#[test]
+fn the_ancestors_of_a_shard_whose_row_is_being_created_are_not_missing() {
+    let list = complete_list([closed("a", &[]), open("b", &["a"]), open("x", &[])]);
+    let mut watch = Watch::default();
+    watch.see(secs(1), row("x", &[], at(7)));
+    let coming = [NewLease::new(crate::testing::child("b", &["a"]), Checkpoint::Latest)];
+    assert_eq!(watch.missing(&list, &Checkpoint::Latest, coming.iter()), []);
 }
 
 #[test]
@@ -63,7 +72,7 @@ fn a_deleted_row_that_is_there_again_is_not_missing() {
         watch.see(secs(1), row("a", &[], at(7)));
         watch.forget(&"a".into());
         comes_again(&mut watch);
-        assert_eq!(watch.missing(&list, &Checkpoint::Latest), []);
+        assert_eq!(watch.missing(&list, &Checkpoint::Latest, [].iter()), []);
     }
 }
 
