@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo test --test fleet_simulation                                      # some hundred seeds
-//! FLEET_SEEDS=5000 FLEET_FIRST=1000 cargo test --test fleet_simulation    # those from 1000 to 4999
+//! FLEET_SEEDS=5000 cargo test --release --test fleet_simulation           # many: those below 5000, in two minutes
 //! FLEET_SEED=17 cargo test --test fleet_simulation replay -- --nocapture  # one, with all that happens
 //! ```
 //!
@@ -53,8 +53,9 @@ const SEEDS: u64 = 160;
 
 /// Seeds that have shown a fault, which is mended: a shard that came later was given its share of the events under way
 /// while another one still had more than that; a shard was handed over with events left behind that waited for others of
-/// their key.
-const REGRESSIONS: [u64; 2] = [1708, 379];
+/// their key; at a first start from `LATEST`, closed shards were read whose descendants had begun, when the creation of
+/// rows had failed (twice).
+const REGRESSIONS: [u64; 4] = [1708, 379, 2101, 3329];
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
