@@ -25,7 +25,7 @@ const SUB_SEQUENCE_DIGITS: usize = 10;
 ///
 /// Objects are put as a whole, and which there are says what was emitted: after a crash, the events in them are not emitted again, and
 /// each event is in one object. Two processes that emit the same shard at a time, as after the freeze of one, may still both
-/// write what one of them read last. What is redriven goes to `<prefix>/redriven/<shard>/<position>`.
+/// write what one of them read last; so may one that loses a lease while it puts, and has it back before that put arrives. What is redriven goes to `<prefix>/redriven/<shard>/<position>`.
 ///
 /// The store is one of the crate `object_store` 0.14: `LocalFileSystem` for files. For Amazon S3, with the feature `s3` of this
 /// crate, `AmazonS3Builder::from_env().with_bucket_name("flights").build()?` takes `AWS_REGION` and the credentials from the

@@ -49,7 +49,7 @@ impl Door {
     /// Whether a sender with so much under way may send one more. Whoever asks has to ask again when that has become
     /// less.
     pub(super) fn poll_open(&mut self, own: Load, context: &mut Context<'_>) -> Poll<()> {
-        // Among senders who never leave room, one that waits for room is never served: it takes a place in their line.
+        // Who waits for room is given none to keep, and may find it taken each time: one event always stands in the line itself.
         if own.events == 0 {
             self.room = None;
             return Poll::Ready(());
