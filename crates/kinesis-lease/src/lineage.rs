@@ -80,7 +80,7 @@ impl ShardList {
 /// - A descendant of a leased shard is read from its oldest record (from the instant, if `initial` is
 ///   `AT_TIMESTAMP`), whatever `initial` says: its records came after what was asked for.
 /// - An ancestor of a leased shard was finished and cleaned up, or never wanted. It is created, to be read whole, only
-///   if a descendant that has not begun still waits for it.
+///   if a descendant that has not begun still waits for it, and none has begun.
 /// - A shard without a known relative is read from `initial` if it belongs to the first start (it never had a parent
 ///   and is open, or no worker has got beyond `LATEST` yet), else from its oldest record: it may have been closed
 ///   before its row could be created.
@@ -89,6 +89,7 @@ pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Ve
     let descendants = relatives.descendants();
     let ancestors = relatives.ancestors();
     let awaited = relatives.awaited(&descendants);
+    let passed = relatives.passed();
     let first_start = rows.values().all(|lease| lease.checkpoint == Checkpoint::Latest);
     let from_initial =
         |shard: &Shard| (*initial != Checkpoint::Latest || shard.is_open()).then(|| initial.clone());
@@ -99,7 +100,9 @@ pub fn missing_leases(rows: &Rows, list: &ShardList, initial: &Checkpoint) -> Ve
         .filter_map(|shard| {
             let checkpoint = if rows.is_empty() {
                 from_initial(shard)
-            } else if descendants.contains(&shard.id) || awaited.contains(&shard.id) {
+            } else if descendants.contains(&shard.id)
+                || (awaited.contains(&shard.id) && !passed.contains(&shard.id))
+            {
                 Some(of_descendant(initial))
             } else if ancestors.contains(&shard.id) {
                 None
@@ -128,15 +131,19 @@ pub fn of_descendant(initial: &Checkpoint) -> Checkpoint {
 /// Whether the shard of `lease` may be read: each parent is at `SHARD_END`, or provably gone.
 ///
 /// A parent without a row is gone when a complete list shows the child and not the parent. A parent that the list
-/// does show is waited for, unless the child has been read before or starts at `LATEST`, so that nothing in the
-/// parent is wanted.
+/// does show is waited for, unless the child or another descendant has been read before or starts at `LATEST`, so that
+/// nothing in the parent is wanted.
 pub fn may_start(lease: &Lease, rows: &Rows, list: &ShardList) -> bool {
     let listed = list.get(&lease.shard);
     let parents: HashSet<&ShardId> =
         lease.parents.iter().chain(listed.into_iter().flat_map(|shard| &shard.parents)).collect();
     parents.into_iter().all(|parent| match rows.get(parent) {
         Some(row) => row.is_finished(),
-        None => has_begun(lease) || (listed.is_some() && list.get(parent).is_none()),
+        None => {
+            has_begun(lease)
+                || (listed.is_some() && list.get(parent).is_none())
+                || is_passed(parent, rows, list)
+        }
     })
 }
 
@@ -234,6 +241,18 @@ impl<'a> Relatives<'a> {
     fn awaited(&self, descendants: &HashSet<&'a ShardId>) -> HashSet<&'a ShardId> {
         let waiting = self.rows.values().filter(|lease| !has_begun(lease)).map(|lease| &lease.shard);
         self.reach(waiting.chain(descendants.iter().copied()), &self.parents)
+    }
+
+    /// The shards from which one comes that has begun.
+    fn passed(&self) -> HashSet<&'a ShardId> {
+        let mut passed = HashSet::new();
+        let begun = self.rows.values().filter(|lease| has_begun(lease));
+        let mut next: Vec<&ShardId> = begun.map(|lease| &lease.shard).collect();
+        while let Some(shard) = next.pop() {
+            let parents = self.parents.get(shard).into_iter().flatten().copied();
+            next.extend(parents.filter(|parent| passed.insert(*parent)));
+        }
+        passed
     }
 
     /// The shards without a lease that `edges` lead to, with no lease in between.

@@ -248,8 +248,8 @@ pub struct Position {",
     Bug {
         name: "a parent without a row is taken for gone",
         file: LINEAGE,
-        find: "None => has_begun(lease) || (listed.is_some() && list.get(parent).is_none()),",
-        replace: "None => true,",
+        find: "                || is_passed(parent, rows, list)",
+        replace: "                || true",
     },
     Bug {
         name: "the child of a merge waits for one parent only",

@@ -79,8 +79,9 @@ pub struct Coordinator {
     listing: Schedule,
     reporting: Schedule,
     leader: Leader,
-    /// How many scans have shown that another process renews leases under our name.
-    scans_with_namesake: u32,
+    /// When a scan first showed that another process renews leases under our name, and whether that is told.
+    namesake_since: Option<Duration>,
+    is_namesake_told: bool,
     journal: Option<Journal>,
 }
 
@@ -124,7 +125,8 @@ impl Coordinator {
             listing: Schedule::at_once(),
             reporting: Schedule::after_another(),
             leader: Leader::default(),
-            scans_with_namesake: 0,
+            namesake_since: None,
+            is_namesake_told: false,
             journal: None,
         }
     }

@@ -26,7 +26,7 @@ impl Coordinator {
         self.scan.succeeded(now, interval, &mut self.random);
         let mut unseen: BTreeSet<ShardId> = self.watch.rows.keys().cloned().collect();
         let no_longer = self.watch.cannot_read(now, unreadable);
-        self.notice_shared_name(&leases);
+        self.notice_shared_name(now, &leases);
         for row in leases {
             unseen.remove(&row.shard);
             self.observe(now, row);
@@ -83,14 +83,14 @@ impl Coordinator {
         }
     }
 
-    /// Tells of it once if another process renews leases under our name. What one scan shows of it may be the last that a
-    /// process did before it died.
-    fn notice_shared_name(&mut self, leases: &[Lease]) {
-        if let Some(row) = leases.iter().find(|row| self.is_renewed_by_namesake(row)) {
-            self.scans_with_namesake = self.scans_with_namesake.saturating_add(1);
-            if self.scans_with_namesake == 2 {
-                self.effects.push_back(Effect::SharedName(row.shard.clone()));
-            }
+    /// Tells of it once if another process renews leases under our name. What scans show of it for less than a
+    /// failover time may be the last that a process did before it died.
+    fn notice_shared_name(&mut self, now: Duration, leases: &[Lease]) {
+        let Some(row) = leases.iter().find(|row| self.is_renewed_by_namesake(row)) else { return };
+        let since = *self.namesake_since.get_or_insert(now);
+        let is_alive = now >= since + self.settings.failover;
+        if is_alive && !std::mem::replace(&mut self.is_namesake_told, true) {
+            self.effects.push_back(Effect::SharedName(row.shard.clone()));
         }
     }
 

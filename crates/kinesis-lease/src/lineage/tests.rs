@@ -105,6 +105,17 @@ fn the_other_parent_of_a_merged_shard_that_waits_is_created() {
 }
 
 #[test]
+fn what_was_before_a_shard_that_has_begun_is_not_created_for_the_one_beside_it() {
+    let list = complete_list([closed("1", &[]), closed("2", &["1"]), open("3", &["2"]), open("4", &["2"])]);
+    for begun in [at(5), NEWEST, END] {
+        let waiting = row("4", &["2"], OLDEST);
+        let leased = rows([row("3", &["2"], begun), waiting.clone()]);
+        assert_eq!(missing(&leased, &list, &NEWEST), []);
+        assert!(may_start(&waiting, &leased, &list), "nothing in its parent is wanted");
+    }
+}
+
+#[test]
 fn a_start_from_the_newest_record_goes_on_with_the_open_shards() {
     assert_eq!(missing(&rows([row("08", &[], NEWEST)]), &stream(), &NEWEST), all(&["09", "10"], &NEWEST));
 }
