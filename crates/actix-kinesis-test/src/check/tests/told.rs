@@ -55,6 +55,10 @@ fn a_shard_of_which_only_processes_tell_ends_when_it_is_closed() {
     let end = "v checkpoint-stored shard=a checkpoint=SHARD_END token=1";
     assert_eq!(recorded(&history(&[PUT, TOLD, end])), [(Oracle::Checkpoint, 11)]);
     assert_eq!(recorded(&history(&[PUT, TOLD, "- shard shard=b parents=a", end])), []);
+    let by_another = "w checkpoint-stored shard=a checkpoint=SHARD_END token=3";
+    let closed = history(&[PUT, TOLD, "- shard shard=b parents=a", TAKEN_TOLD]);
+    assert_eq!(recorded(&history(&[&closed, end])), [(Oracle::Checkpoint, 13)]);
+    assert_eq!(recorded(&history(&[&closed, by_another, end])), [], "it was ended");
     let (_, puts) = PUT.split_once('\n').unwrap();
     assert_eq!(recorded(&history(&[puts, TOLD, end])), [], "nobody tells of shards");
 }
