@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use actix_kinesis::consumer::ConsumerNotice;
+use actix_kinesis::consumer::{ConsumerError, ConsumerNotice};
 use futures::future::join_all;
 use kinesis_local::LocalAws;
 use kinesis_local::faults::{Fault, Selector};
@@ -139,6 +139,18 @@ async fn a_table_that_is_there_needs_no_permission_to_create_one() {
     assert_eq!(noted.payloads(), ["3", "4", "5"]);
     assert_eq!(denied.seen(), 0);
     assert!(consumer.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_start_without_the_permission_to_scan_the_table_is_an_error_that_names_it() {
+    let aws = local_aws(1).await;
+    aws.faults().add(Fault::on("Scan").error("AccessDeniedException"));
+    let conf = quick_conf(&aws);
+    let table = conf.table_name();
+    let error = start_noting(conf, &new_notes()).finished().await.unwrap_err();
+    assert!(matches!(error, ConsumerError::LeaseTable(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(&table) && text.contains("dynamodb:Scan"), "{text}");
 }
 
 #[actix::test]

@@ -219,7 +219,9 @@ impl Supervisor {
             Effect::Scan => {
                 let scan = async move { settled(scan(&*leases), StoreError::Unknown).await };
                 self.call(ctx, scan, |supervisor, scan, ctx| {
-                    if let Err(error @ StoreError::OtherStream(_)) = &scan {
+                    if let Err(error) = &scan
+                        && supervisor.ends_with(error)
+                    {
                         return supervisor.fail(ConsumerError::LeaseTable(error.clone()), ctx);
                     }
                     supervisor.note_first_rows(scan.as_ref().map(|scan| &*scan.leases));
@@ -379,6 +381,12 @@ impl Supervisor {
             }
             Err(_) => {}
         }
+    }
+
+    /// Whether the consumer cannot go on when a scan of the lease table fails like this. Once a scan was possible, what needs a
+    /// person is waited for.
+    fn ends_with(&self, error: &StoreError) -> bool {
+        matches!(error, StoreError::OtherStream(_)) || (!self.has_scanned && !report::passes(error))
     }
 
     /// Asks the coordinator for a write on behalf of a shard's worker.

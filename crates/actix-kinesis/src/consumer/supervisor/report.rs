@@ -125,6 +125,6 @@ impl Supervisor {
 }
 
 /// Whether calls will succeed again without a person's help. A table that is gone is made again by the next scan.
-fn passes(error: &StoreError) -> bool {
+pub(super) fn passes(error: &StoreError) -> bool {
     error.is_passing() || matches!(error, StoreError::TableMissing(_))
 }
