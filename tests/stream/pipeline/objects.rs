@@ -132,3 +132,46 @@ async fn a_kill_between_a_put_and_its_answer_makes_nothing_twice() {
     assert!(running.stop().await.unwrap().is_clean());
     assert_eq!(written(), (1..49).collect::<Vec<_>>());
 }
+
+#[actix::test]
+async fn an_event_whose_letter_was_kept_and_whose_batch_was_not_emitted_is_redriven_and_nothing_else() {
+    /// Takes nothing.
+    struct Away;
+    impl Emitter<String> for Away {
+        async fn emit(&self, _: &Batch<String>) -> Result<(), EmitError> {
+            Err(EmitError::unavailable("away"))
+        }
+    }
+
+    let aws = local_aws(1).await;
+    put_numbers(&aws, 0..20);
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+    let dead = || ObjectDeadLetters::new(Arc::clone(&store), "dead");
+    let emitter = || ObjectEmitter::new(Arc::clone(&store), "numbers");
+    let written = || lines(&folder.path().join("numbers"));
+    let mut conf = conf(&aws);
+    conf.worker.shutdown_timeout = 200 * MS;
+    let running = texts().start_with(conf.clone(), Away, dead(), with_credentials).unwrap();
+    let is_kept = async {
+        let mut pause = tokio::time::interval(10 * MS);
+        while dead().list().await.unwrap().is_empty() {
+            pause.tick().await;
+        }
+    };
+    soon("the letter", is_kept).await;
+    running.stop().await.unwrap();
+    assert!(written().is_empty());
+
+    // By now, something can be made of the event.
+    let mended = || numbers().transform(async |number: u64| Ok::<_, String>([number.to_string()]));
+    let running = mended().start_with(conf, emitter(), dead(), with_credentials).unwrap();
+    let last = aws.records(STREAM).unwrap().last().unwrap().1.sequence_number.to_string();
+    until_checkpoint(&aws, FIRST, |checkpoint| checkpoint.text() == last).await;
+    assert!(running.stop().await.unwrap().is_clean());
+    let counts = running.counts();
+    assert_eq!((counts.emitted, counts.dead, counts.done()), (19, 1, 20));
+    assert_eq!(written(), (1..20).collect::<Vec<_>>());
+    assert_eq!(mended().redrive(&dead(), &emitter()).await.unwrap().emitted, 1);
+    assert_eq!(written(), (0..20).collect::<Vec<_>>());
+}

@@ -71,16 +71,8 @@ impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
         shard: &ShardId,
         checkpoint: &Checkpoint,
     ) -> Result<Vec<RangeInclusive<Position>>, EmitError> {
-        let folder = self.folder(shard);
-        let objects = match checkpoint {
-            Checkpoint::At(position) => {
-                let offset = folder.clone().join(name(position));
-                self.store.list_with_offset(Some(&folder), &offset)
-            }
-            _ => self.store.list(Some(&folder)),
-        };
-        let objects: Vec<_> = objects.try_collect().await.map_err(EmitError::unavailable)?;
-        Ok(objects.iter().filter_map(|object| range(object.location.filename()?)).collect())
+        let objects = behind(&*self.store, self.folder(shard), checkpoint).await?;
+        Ok(objects.iter().filter_map(|object| range(object.filename()?)).collect())
     }
 }
 
@@ -92,9 +84,14 @@ pub struct ObjectDeadLetters {
 }
 
 impl ObjectDeadLetters {
-    /// Keeps them below `prefix`. Nothing else may be there.
+    /// Keeps them below `prefix`. Nothing else may be there, and no letters of another pipeline: what has a letter behind the
+    /// checkpoint is not emitted before it is redriven.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         Self { store, prefix: Path::from(prefix) }
+    }
+
+    fn folder(&self, shard: &ShardId) -> Path {
+        self.prefix.clone().join(shard.as_str())
     }
 }
 
@@ -119,7 +116,7 @@ struct Letter {
 impl DeadLetters for ObjectDeadLetters {
     async fn put(&self, letter: &DeadLetter) -> Result<(), EmitError> {
         let position = letter.position();
-        let object = self.prefix.clone().join(letter.shard().as_str()).join(name(position));
+        let object = self.folder(letter.shard()).join(name(position));
         let letter = Letter {
             stream: letter.stream().to_owned(),
             shard: letter.shard().to_string(),
@@ -136,6 +133,11 @@ impl DeadLetters for ObjectDeadLetters {
         };
         let json = serde_json::to_vec_pretty(&letter).map_err(EmitError::unavailable)?;
         put(&*self.store, &object, json).await
+    }
+
+    async fn kept(&self, shard: &ShardId, checkpoint: &Checkpoint) -> Result<Vec<Position>, EmitError> {
+        let objects = behind(&*self.store, self.folder(shard), checkpoint).await?;
+        Ok(objects.iter().filter_map(|object| position(object.filename()?)).collect())
     }
 }
 
@@ -182,6 +184,21 @@ fn letter(json: &[u8]) -> Result<DeadLetter, Box<dyn std::error::Error>> {
 
 async fn put(store: &dyn ObjectStore, object: &Path, content: Vec<u8>) -> Result<(), EmitError> {
     store.put(object, PutPayload::from(content)).await.map(drop).map_err(EmitError::unavailable)
+}
+
+/// The objects of a shard's folder that are behind a checkpoint by their names.
+async fn behind(
+    store: &dyn ObjectStore,
+    folder: Path,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<Path>, EmitError> {
+    let objects = match checkpoint {
+        Checkpoint::At(position) => {
+            store.list_with_offset(Some(&folder), &folder.clone().join(name(position)))
+        }
+        _ => store.list(Some(&folder)),
+    };
+    objects.map_ok(|object| object.location).try_collect().await.map_err(EmitError::unavailable)
 }
 
 /// A position as part of a name, in the order of positions.
