@@ -37,8 +37,9 @@ impl Before {
     {
         let (shard, checkpoint) = (first.shard(), first.checkpoint());
         let asking = async {
-            let emitted = answered(ends, || ends.emitter.emitted(shard, &checkpoint)).await;
+            // What is redriven meanwhile is emitted before its letter is deleted, and so is not missed by both.
             let dead = answered(ends, || ends.dead_letters.kept(shard, &checkpoint)).await;
+            let emitted = answered(ends, || ends.emitter.emitted(shard, &checkpoint)).await;
             (emitted, dead)
         };
         let (emitted, dead) = tokio::select! {

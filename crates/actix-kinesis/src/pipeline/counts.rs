@@ -13,7 +13,7 @@ pub struct Counts {
     pub already_emitted: u64,
     /// Not wanted: nothing was made of them.
     pub filtered: u64,
-    /// Put to the dead letters.
+    /// Put to the dead letters, by this process or, as they have told, before it began to read.
     pub dead: u64,
     /// Attempts that failed, of transforms and items.
     pub failures: u64,

@@ -25,7 +25,8 @@ const SUB_SEQUENCE_DIGITS: usize = 10;
 ///
 /// Objects are put as a whole, and which there are says what was emitted: after a crash, the events in them are not emitted again, and
 /// each event is in one object. Two processes that emit the same shard at a time, as after the freeze of one, may still both
-/// write what one of them read last; so may one that loses a lease while it puts, and has it back before that put arrives. What is redriven goes to `<prefix>/redriven/<shard>/<position>`.
+/// write what one of them read last; so may one that loses a lease while it puts, and has it back before that put arrives. What is
+/// redriven goes to `<prefix>/redriven/<shard>/<position>`, and is not emitted again either.
 ///
 /// The store is one of the crate `object_store` 0.14: `LocalFileSystem` for files. For Amazon S3, with the feature `s3` of this
 /// crate, `AmazonS3Builder::from_env().with_bucket_name("flights").build()?` takes `AWS_REGION` and the credentials from the
@@ -48,6 +49,10 @@ impl ObjectEmitter {
     fn folder(&self, shard: &ShardId) -> Path {
         self.prefix.clone().join(shard.as_str())
     }
+
+    fn redriven(&self, shard: &ShardId) -> Path {
+        self.prefix.clone().join("redriven").join(shard.as_str())
+    }
 }
 
 impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
@@ -60,7 +65,7 @@ impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
         }
         let (first, last) = (name(batch.range().start()), name(batch.range().end()));
         let object = match batch.is_redrive() {
-            true => self.prefix.clone().join("redriven").join(batch.shard().as_str()).join(first),
+            true => self.redriven(batch.shard()).join(first),
             false => self.folder(batch.shard()).join(format!("{last}_{first}")),
         };
         put(&*self.store, &object, lines).await
@@ -72,7 +77,10 @@ impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
         checkpoint: &Checkpoint,
     ) -> Result<Vec<RangeInclusive<Position>>, EmitError> {
         let objects = behind(&*self.store, self.folder(shard), checkpoint).await?;
-        Ok(objects.iter().filter_map(|object| range(object.filename()?)).collect())
+        let redriven = behind(&*self.store, self.redriven(shard), checkpoint).await?;
+        let batches = objects.iter().filter_map(|object| range(object.filename()?));
+        let events = redriven.iter().filter_map(|object| position(object.filename()?));
+        Ok(batches.chain(events.map(|event| event.clone()..=event)).collect())
     }
 }
 
