@@ -8,7 +8,7 @@ use kinesis_record::{Checkpoint, Position, ShardId};
 pub trait Emitter<T>: Send + Sync + 'static {
     /// Emits a batch. When this is `Ok`, everything in it is where it should be, and its events may be checkpointed.
     ///
-    /// The future is dropped when the shard's lease is lost.
+    /// The future is dropped when the shard's lease is lost. It has no time limit; after a minute, a warning is logged.
     ///
     /// # Errors
     /// [`EmitError`] tells which items are to be tried again.
