@@ -7,13 +7,18 @@
 mod flights;
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_kinesis::stream::{Channels, ShardChannel};
 
 #[actix::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    flights::exit(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let (_aws, all, conf) = flights::stream(None).await?;
     // In an application: Kinesis::load("application.conf")?.channels("flights")?
     let mut channels = Channels::start_with(conf, flights::with_credentials)?;
