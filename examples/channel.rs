@@ -7,13 +7,18 @@
 mod flights;
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use actix_kinesis::stream::{Channels, ShardChannel};
+use actix_kinesis::stream::{Channels, Checkpoints, Records};
 
 #[actix::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    flights::exit(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let (_aws, all, conf) = flights::stream(None).await?;
     // In an application: Kinesis::load("application.conf")?.channels("flights")?
     let mut channels = Channels::start_with(conf, flights::with_credentials)?;
@@ -24,9 +29,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(shard) = channels.recv().await? {
         let (left, consumer) = (Arc::clone(&left), consumer.clone());
         shards.push(actix::spawn(async move {
-            count(shard, &left).await;
-            // It has taken the last flight, or the consumer stops anyway.
-            consumer.stop().await
+            let (mut records, checkpoints) = shard.split();
+            count(&mut records, &checkpoints, &left).await;
+            // It has taken the last flight, or the consumer stops anyway. A shard whose records nobody takes would fail before.
+            let stopped = consumer.stop().await;
+            drop(records);
+            stopped
         }));
     }
     for shard in shards {
@@ -37,8 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Counts what comes of a shard, until nothing is left of the flights or of the shard.
-async fn count(shard: ShardChannel, left: &AtomicUsize) {
-    let (mut records, checkpoints) = shard.split();
+async fn count(records: &mut Records, checkpoints: &Checkpoints, left: &AtomicUsize) {
     let (mut flights, mut bytes) = (0, 0);
     while let Some(record) = records.recv().await {
         flights += 1;

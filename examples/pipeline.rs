@@ -4,7 +4,8 @@
 //! cargo run --example pipeline --features object-store -- target/flights
 //! ```
 //!
-//! Kill it with `kill -9` at any time, and run it again with the same folder. What was not taken for a flight is in `dead`.
+//! Kill it with `kill -9` at any time, and run it again with the same folder. It then waits until the leases of the process that
+//! was killed expire, which takes the `failover-time`, 10 s by default. What was not taken for a flight is in `dead`.
 //!
 //! Into a bucket of S3, with the region and the keys of the environment; for another server than Amazon's, `AWS_ENDPOINT` is its
 //! URL, and `AWS_ALLOW_HTTP=true` lets that be in clear. The folder keeps the stream then.
@@ -19,6 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +56,11 @@ impl Flight {
 }
 
 #[actix::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    flights::exit(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("usage: pipeline FOLDER [BUCKET]")?;
     let folder = Path::new(&folder);
@@ -65,6 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let (_aws, all, conf) = flights::stream(Some(&folder.join("aws"))).await?;
 
+    let failover_time = conf.lease.failover_time;
     let pipeline = Pipeline::decode(Flight::decode)
         .transform(async |flight: Flight| serde_json::to_string(&flight).map(|line| [line]))
         .gather(Gather::records(1_000).with_time(Duration::from_millis(500)))
@@ -75,6 +82,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
             flights::with_credentials,
         )?;
 
+    let mut status = pipeline.consumer().watch();
+    let begun = status.wait_for(|status| !status.shards.is_empty());
+    if tokio::time::timeout(Duration::from_secs(1), begun).await.is_err() {
+        println!("waiting for the leases: those of a process that was killed expire after {failover_time:?}");
+    }
     let mut counted = HashMap::new();
     let (mut written, mut dead) = (0, 0);
     while written + dead < all {

@@ -8,12 +8,17 @@ mod flights;
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::process::ExitCode;
 
 use actix_kinesis::stream::Source;
 use futures::TryStreamExt;
 
 #[actix::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    flights::exit(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let (_aws, all, conf) = flights::stream(None).await?;
     // In an application: Kinesis::load("application.conf")?.source("flights")?
     let mut source = Source::start_with(conf, flights::with_credentials)?;

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
+use std::process::ExitCode;
 
 use actix_kinesis::SharedCredentialsProvider;
 use actix_kinesis::config::ConsumerConf;
@@ -56,4 +57,20 @@ pub(crate) async fn stream(folder: Option<&Path>) -> Result<(LocalAws, usize, Co
 /// Credentials that the local services take.
 pub(crate) fn with_credentials(consumer: ConsumerBuilder) -> ConsumerBuilder {
     consumer.credentials(SharedCredentialsProvider::new(Credentials::for_tests()))
+}
+
+/// How a program ends that may have failed, whose error is told to people.
+pub(crate) fn exit(end: Result<(), Box<dyn Error>>) -> ExitCode {
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
 }

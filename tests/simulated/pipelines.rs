@@ -12,6 +12,7 @@ use actix_kinesis::pipeline::{
 };
 use actix_kinesis::{Checkpoint, Position, ShardId};
 
+use super::logs::Logs;
 use super::world::Place;
 use super::{MINUTE, SECOND, conf, pass};
 
@@ -145,6 +146,8 @@ async fn a_destination_that_is_away_keeps_no_paused_shard_from_its_next_start() 
     // The pauses between attempts have grown longer than this by then.
     pass(5 * SECOND).await;
     assert_eq!(emitter.0.out(), (0..20).collect::<Vec<_>>());
+    let counts = running.counts();
+    assert!(counts.unavailable > 5 && counts.failures == 0, "{counts:?}");
     assert!(running.stop().await.unwrap().is_clean());
 }
 
@@ -164,5 +167,25 @@ async fn what_was_taken_under_a_lease_that_is_lost_is_not_emitted_and_comes_agai
     emitter.until(20).await;
     pass(5 * MINUTE).await;
     assert_eq!(emitter.out(), (0..20).collect::<Vec<_>>());
+    assert!(running.stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_call_of_an_emitter_that_takes_long_is_logged_once_each() {
+    tokio::time::pause();
+    let logs = Logs::of_this_thread();
+    let place = Place::new(1);
+    put_numbers(&place, 0..5);
+    let emitter = Slow::taking(MINUTE - SECOND);
+    let running = start(conf(), place.connect().0, &emitter);
+    emitter.until(5).await;
+    let warnings = || logs.with(&[" WARN ", "the emitter has not answered"]).len();
+    assert_eq!(warnings(), 0);
+    emitter.take(10 * MINUTE);
+    for batches in [1, 2] {
+        put_numbers(&place, 5 * batches..5 * batches + 5);
+        emitter.until(5 * batches + 5).await;
+        assert_eq!(warnings(), batches);
+    }
     assert!(running.stop().await.unwrap().is_clean());
 }

@@ -1,5 +1,7 @@
 //! Streams and channels whose events wait for long.
 
+use std::pin::pin;
+
 use actix_kinesis::Checkpoint;
 use actix_kinesis::config::ConsumerConf;
 use actix_kinesis::consumer::{ConsumerBuilder, Placement, World};
@@ -195,4 +197,32 @@ async fn records_of_a_channel_may_be_held_for_hours() {
     checkpoints.put(last.unwrap());
     pass(MINUTE).await;
     assert!(channels.consumer().stop().await.unwrap().is_clean());
+}
+
+#[actix::test]
+async fn a_stop_waits_for_an_event_that_was_taken_until_its_time_is_over() {
+    tokio::time::pause();
+    for is_committed in [true, false] {
+        let place = Place::new(1);
+        put_numbers(&place, 0..20);
+        let mut conf = conf();
+        conf.worker.shutdown_timeout = HOUR;
+        let mut source = source(conf, place.connect().0);
+        let event = next(&mut source).await;
+        let mut stopping = pin!(source.stop());
+        // Nearly as long as an event may take.
+        tokio::select! {
+            stopped = &mut stopping => panic!("{stopped:?}"),
+            () = pass(9 * SECOND) => {}
+        }
+        let _held = if is_committed {
+            event.commit();
+            None
+        } else {
+            Some(event)
+        };
+        let stopped = tokio::time::timeout(MINUTE, stopping).await.unwrap().unwrap();
+        assert_eq!(stopped.unsettled, usize::from(!is_committed));
+        assert_eq!(matches!(place.row().checkpoint, Checkpoint::At(_)), is_committed);
+    }
 }

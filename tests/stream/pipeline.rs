@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_kinesis::config::{BackoffConf, Concurrency};
+use actix_kinesis::config::{BackoffConf, Concurrency, FailurePolicy};
 use actix_kinesis::consumer::ConsumerEvent;
 use actix_kinesis::pipeline::{
     Batch, DeadLetter, DeadLetterStore, DeadLetters, EmitError, Emitter, FailedItem, Gather, Pipeline, Retry,
@@ -372,4 +372,22 @@ async fn what_an_emitter_knows_is_not_emitted_again_however_its_ranges_lie() {
     let known = |number: &u64| matches!(number, 5..=12 | 20..=35 | 40);
     assert_eq!(sink.out(), (0..50).filter(|number| !known(number)).collect::<Vec<_>>());
     assert_eq!((running.counts().emitted, running.counts().already_emitted), (25, 25));
+}
+
+#[actix::test]
+async fn a_consumer_that_an_emitters_panic_stops_says_that_there_may_have_been_a_panic() {
+    struct Panics;
+    impl Emitter<u64> for Panics {
+        async fn emit(&self, _: &Batch<u64>) -> Result<(), EmitError> {
+            panic!("a bug in an emitter");
+        }
+    }
+
+    let aws = local_aws(1).await;
+    put_numbers(&aws, 0..10);
+    let mut conf = conf(&aws);
+    conf.worker.failure_policy = FailurePolicy::StopConsumer;
+    let running = numbers().start_with(conf, Panics, Dead::default(), with_credentials).unwrap();
+    let error = soon("the end", running.finished()).await.unwrap_err().to_string();
+    assert!(error.contains("panicked"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! [`ObjectEmitter`]: files whose names tell what is in them.
 
-use actix_kinesis::pipeline::{ObjectDeadLetters, ObjectEmitter};
+use actix_kinesis::pipeline::{Counts, ObjectDeadLetters, ObjectEmitter};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 
@@ -131,4 +131,93 @@ async fn a_kill_between_a_put_and_its_answer_makes_nothing_twice() {
     until_checkpoint(&aws, FIRST, |checkpoint| checkpoint.text() == last).await;
     assert!(running.stop().await.unwrap().is_clean());
     assert_eq!(written(), (1..49).collect::<Vec<_>>());
+}
+
+/// Twenty numbers, of which the first has a letter, and nothing is emitted.
+struct Unemitted {
+    aws: LocalAws,
+    folder: tempfile::TempDir,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl Unemitted {
+    async fn new() -> Self {
+        /// Takes nothing.
+        struct Away;
+        impl Emitter<String> for Away {
+            async fn emit(&self, _: &Batch<String>) -> Result<(), EmitError> {
+                Err(EmitError::unavailable("away"))
+            }
+        }
+
+        let aws = local_aws(1).await;
+        put_numbers(&aws, 0..20);
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+        let this = Self { aws, folder, store };
+        let mut conf = conf(&this.aws);
+        conf.worker.shutdown_timeout = 200 * MS;
+        let running = texts().start_with(conf, Away, this.dead(), with_credentials).unwrap();
+        let is_kept = async {
+            let mut pause = tokio::time::interval(10 * MS);
+            while this.dead().list().await.unwrap().is_empty() {
+                pause.tick().await;
+            }
+        };
+        soon("the letter", is_kept).await;
+        running.stop().await.unwrap();
+        assert!(this.written().is_empty());
+        this
+    }
+
+    fn dead(&self) -> ObjectDeadLetters {
+        ObjectDeadLetters::new(Arc::clone(&self.store), "dead")
+    }
+
+    fn emitter(&self) -> ObjectEmitter {
+        ObjectEmitter::new(Arc::clone(&self.store), "numbers")
+    }
+
+    fn written(&self) -> Vec<u64> {
+        lines(&self.folder.path().join("numbers"))
+    }
+
+    /// Runs to the end of the stream with stages by which something can be made of each number.
+    async fn run(&self) -> Counts {
+        let conf = conf(&self.aws);
+        let running = mended().start_with(conf, self.emitter(), self.dead(), with_credentials).unwrap();
+        let last = self.aws.records(STREAM).unwrap().last().unwrap().1.sequence_number.to_string();
+        until_checkpoint(&self.aws, FIRST, |checkpoint| checkpoint.text() == last).await;
+        assert!(running.stop().await.unwrap().is_clean());
+        running.counts()
+    }
+
+    async fn redrive(&self) {
+        let redriven = mended().redrive(&self.dead(), &self.emitter()).await.unwrap();
+        assert_eq!((redriven.emitted, redriven.failed), (1, 0));
+    }
+}
+
+fn mended() -> Pipeline<String> {
+    numbers().transform(async |number: u64| Ok::<_, String>([number.to_string()]))
+}
+
+#[actix::test]
+async fn an_event_whose_letter_was_kept_and_whose_batch_was_not_emitted_is_redriven_and_nothing_else() {
+    let numbers = Unemitted::new().await;
+    let counts = numbers.run().await;
+    assert_eq!((counts.emitted, counts.dead, counts.done()), (19, 1, 20));
+    assert_eq!(numbers.written(), (1..20).collect::<Vec<_>>());
+    numbers.redrive().await;
+    assert_eq!(numbers.written(), (0..20).collect::<Vec<_>>());
+}
+
+#[actix::test]
+async fn an_event_that_was_redriven_before_the_checkpoint_has_passed_it_is_not_emitted_again() {
+    let numbers = Unemitted::new().await;
+    numbers.redrive().await;
+    assert_eq!(numbers.written(), [0]);
+    let counts = numbers.run().await;
+    assert_eq!((counts.emitted, counts.already_emitted, counts.done()), (19, 1, 20));
+    assert_eq!(numbers.written(), (0..20).collect::<Vec<_>>());
 }

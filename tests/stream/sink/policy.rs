@@ -39,6 +39,19 @@ async fn a_report_that_panics_ends_the_sink_with_that() {
 }
 
 #[actix::test]
+async fn a_report_that_panics_stops_the_producer_of_a_sink_that_stops_it() {
+    let aws = local_aws(1).await;
+    let producer = start(conf(&aws)).await;
+    let sink = KinesisSink::builder(producer.clone()).skip_failures(|_| panic!("a bug in a report"));
+    let mut sink = sink.stop_producer().build().unwrap();
+    feed(&mut sink, [invalid()]).await;
+    let end = in_time(sink.close()).await.unwrap_err();
+    assert!(matches!(end, SinkError::Died { .. }), "{end:?}");
+    let refused = in_time(producer.send(event(0, 1))).await.unwrap_err();
+    assert!(matches!(refused.reason, SendReason::Stopped(_)), "{refused}");
+}
+
+#[actix::test]
 async fn what_is_throttled_is_sent_again_until_it_is_stored() {
     let aws = local_aws(2).await;
     let fault = aws.faults().add(Fault::on("PutRecords").times(30).fail_records([0, 1, 2]));

@@ -152,8 +152,9 @@ pub struct WorkerConf {
     /// `max-in-flight-events`: events delivered and not yet answered, over all shards of the process. Each shard may have
     /// one, whatever the others have. 1 to 1000000; default 4096.
     pub max_in_flight_events: usize,
-    /// `max-bytes`: record data fetched and not yet answered, over all shards of the process. Bytes, 1 MiB to 1 TiB;
-    /// default 64 MiB.
+    /// `max-bytes`: record data fetched and not yet answered, over all shards of the process, in equal shares. Bytes, 1 MiB
+    /// to 1 TiB; default 64 MiB. A page of GetRecords is taken whole, so each shard may hold one more page than its share,
+    /// of up to 10 MiB.
     pub max_bytes: u64,
     /// `arbiters`: threads that run the shards' workers. 1 to 64; default 1.
     pub arbiters: usize,

@@ -13,10 +13,16 @@ pub struct Counts {
     pub already_emitted: u64,
     /// Not wanted: nothing was made of them.
     pub filtered: u64,
-    /// Put to the dead letters.
+    /// Put to the dead letters, by this process or, as they have told, before it began to read.
     pub dead: u64,
     /// Attempts that failed, of transforms and items.
     pub failures: u64,
+    /// Attempts to emit a batch of which the destination took nothing or not all just then: [`EmitError::Unavailable`] and
+    /// [`EmitError::Later`].
+    ///
+    /// [`EmitError::Unavailable`]: super::EmitError::Unavailable
+    /// [`EmitError::Later`]: super::EmitError::Later
+    pub unavailable: u64,
 }
 
 impl Counts {
@@ -33,6 +39,7 @@ pub(super) struct Counters {
     pub(super) filtered: AtomicU64,
     pub(super) dead: AtomicU64,
     pub(super) failures: AtomicU64,
+    pub(super) unavailable: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, count: usize) {
@@ -48,6 +55,7 @@ impl Counters {
             filtered: read(&self.filtered),
             dead: read(&self.dead),
             failures: read(&self.failures),
+            unavailable: read(&self.unavailable),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kinesis_record::{Position, ShardId};
+use kinesis_record::{Checkpoint, Position, ShardId};
 
 use super::emitter::EmitError;
 use crate::consumer::ConsumerEvent;
@@ -16,6 +16,28 @@ pub trait DeadLetters: Send + Sync + 'static {
     /// # Errors
     /// Tried again, with growing pauses, for as long as it takes; meanwhile the shard stands still.
     fn put(&self, letter: &DeadLetter) -> impl Future<Output = Result<(), EmitError>> + Send;
+
+    /// The positions of a shard behind `checkpoint` of which there are letters, asked when this process begins to read the
+    /// shard. Their events stay dead: they are not made again, whatever would come of them now, and wait to be redriven.
+    ///
+    /// A letter is kept before the batch of its event is emitted. If that does not happen, for a stop or a crash, the event comes
+    /// again at the next start; if it does not fail then, it is emitted, and once more when its letter is redriven. Dead letters
+    /// that tell what they have prevent that, as far as no two processes read the shard at a time. Who wants a stream read
+    /// anew, with all of its events, must take away the letters first.
+    ///
+    /// By default none is known. Dead letters that wrap others must hand this on. A letter of another pipeline must not be
+    /// told: its event would be missing here.
+    ///
+    /// # Errors
+    /// [`EmitError`]: asked again until it is answered.
+    fn kept(
+        &self,
+        shard: &ShardId,
+        checkpoint: &Checkpoint,
+    ) -> impl Future<Output = Result<Vec<Position>, EmitError>> + Send {
+        let _ = (shard, checkpoint);
+        async { Ok(Vec::new()) }
+    }
 }
 
 /// Dead letters that can be taken out again; see [`Pipeline::redrive`](super::Pipeline::redrive).

@@ -8,7 +8,7 @@ use kinesis_record::{Checkpoint, Position, ShardId};
 pub trait Emitter<T>: Send + Sync + 'static {
     /// Emits a batch. When this is `Ok`, everything in it is where it should be, and its events may be checkpointed.
     ///
-    /// The future is dropped when the shard's lease is lost.
+    /// The future is dropped when the shard's lease is lost. It has no time limit; after a minute, a warning is logged.
     ///
     /// # Errors
     /// [`EmitError`] tells which items are to be tried again.
@@ -17,7 +17,9 @@ pub trait Emitter<T>: Send + Sync + 'static {
     /// The ranges of a shard's positions behind `checkpoint` whose events were emitted for good before this process began to
     /// read the shard. They are not emitted again. An emitter that knows makes of "at least once" "once", as far as no two
     /// processes emit the same shard at a time. A range may be told only if each event in it was emitted, filtered or put to the
-    /// dead letters; [`Batch::range`] is one when all of the batch is emitted at once.
+    /// dead letters; [`Batch::range`] is one when all of the batch is emitted at once. A batch that
+    /// [is redriven](Batch::is_redrive) may be behind the checkpoint, too: an emitter that does not tell it may get its event
+    /// once more.
     ///
     /// By default none is known. An emitter that wraps another one must hand this on.
     ///

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_record::Position;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::Retry;
@@ -21,6 +22,9 @@ use crate::stream::Queue;
 
 /// How often a lease in doubt is looked at.
 const DOUBT: Duration = Duration::from_millis(100);
+
+/// After which time a call of the emitter is worth a warning. Nothing limits it: it may wait for room, and says so by not answering.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Where the values of all shards go.
 pub(super) struct Ends<E, D> {
@@ -116,7 +120,7 @@ impl<E, D: DeadLetters> Ends<E, D> {
         while !batch.is_empty() {
             held.until_ours().await?;
             let emitted = tokio::select! {
-                emitted = self.emitter.emit(batch) => emitted,
+                emitted = with_a_warning(self.emitter.emit(batch), batch) => emitted,
                 () = held.events[0].until_lost() => return Err(Lost),
             };
             match emitted {
@@ -129,9 +133,11 @@ impl<E, D: DeadLetters> Ends<E, D> {
                             cause, "the destination does not take everything, trying again"
                         );
                     }
+                    add(&self.counters.unavailable, 1);
                     batch.retain(&places(batch, &failed));
                 }
                 Err(EmitError::Unavailable(cause)) => {
+                    add(&self.counters.unavailable, 1);
                     if backoff.failures() == 0 {
                         warn!(cause, "the destination takes nothing, trying again");
                     }
@@ -180,6 +186,20 @@ impl<E, D: DeadLetters> Ends<E, D> {
     }
 }
 
+/// Waits for a call of the emitter, and says once if that takes long.
+async fn with_a_warning<T>(
+    emitting: impl Future<Output = Result<(), EmitError>>,
+    batch: &Batch<T>,
+) -> Result<(), EmitError> {
+    let mut emitting = pin!(emitting);
+    if let Ok(emitted) = timeout(LONG, &mut emitting).await {
+        return emitted;
+    }
+    let (items, attempt) = (batch.items().len(), batch.attempt());
+    warn!(items, attempt, since = ?LONG, "the emitter has not answered: the shard waits for it");
+    emitting.await
+}
+
 pub(super) fn answer(offered: Offered, answer: EventProcessed) {
     offered.take().1.answer(answer);
 }
@@ -204,8 +224,6 @@ fn by_event<T>(batch: &Batch<T>, failed: Vec<FailedItem>) -> Vec<(Position, (Vec
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
     use futures::FutureExt;
 
     use super::*;

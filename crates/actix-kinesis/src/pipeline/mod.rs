@@ -39,16 +39,19 @@
 //! - **Shards are apart.** Each has its own buffer and retries; while one waits for its destination, the others go on.
 //! - **Order.** What is made of a shard's events is gathered and emitted in their order. Of a key, one event after the other is
 //!   transformed; of a shard, as many at once as `worker.concurrency` says: `n` of `key(n)`, 1 of `shard`, and 64 without it.
-//! - **Bounds.** A shard's events under way are bounded by its share of `worker.max-bytes`, a buffer by [`Gather`].
+//! - **Bounds.** A shard's events under way are bounded by its share of `worker.max-bytes` and one page of GetRecords, of up to
+//!   10 MiB, which is taken whole; a buffer is by [`Gather`].
 //!   `worker.max-in-flight-events`, `batch-timeout` and `failure-tolerance-percentage` are not applied, but that a pause of a
 //!   shard waits as long as `batch-timeout`. A shard that is resumed then begins when the emitter has done with its last batch.
 //! - **At least once.** After a crash, what was emitted and not yet behind a checkpoint is emitted again, unless the emitter
-//!   knows what it has: see [`Emitter::emitted`].
+//!   knows what it has: see [`Emitter::emitted`]. Likewise an event that was put to the dead letters may be emitted all the
+//!   same, unless they know it: see [`DeadLetters::kept`].
 //!
 //! | file | holds |
 //! |---|---|
 //! | `stages` | what is made of an event |
 //! | `buffer` | what is gathered of a shard |
+//! | `before` | what became of a shard's events before |
 //! | `emitter`, `dead_letter` | where it goes |
 //! | `shard` | the task of one shard |
 //! | `ends` | what is done until everything is where it should be |
@@ -56,6 +59,7 @@
 //! | `redrive` | dead letters once more |
 //! | `to_objects`, `to_stream` | emitters to files and object stores, and to a stream |
 
+mod before;
 mod buffer;
 mod counts;
 mod dead_letter;

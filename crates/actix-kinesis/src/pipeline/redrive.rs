@@ -29,6 +29,10 @@ impl<T: Send + Sync + 'static> Pipeline<T> {
     /// It reads no stream, and may run beside the pipeline that the letters come from. Events are then not in the order of
     /// their keys.
     ///
+    /// An event out of `ObjectDeadLetters` has no [`arrival`](crate::consumer::ConsumerEvent::arrival), is not
+    /// [`behind`](crate::consumer::ConsumerEvent::behind), and its fencing token is 0, which a destination that compares tokens
+    /// refuses. All else of it is as it was read.
+    ///
     /// # Errors
     /// When the store or the destination does not work. What was redriven until then is.
     pub async fn redrive<S: DeadLetterStore>(

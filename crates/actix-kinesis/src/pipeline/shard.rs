@@ -1,15 +1,14 @@
 //! The task of one shard.
 
 use std::future::poll_fn;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::{FuturesOrdered, StreamExt};
-use kinesis_record::Position;
 use tokio::time::{sleep, sleep_until};
-use tracing::{debug, warn};
+use tracing::debug;
 
+use super::before::{Before, Fate};
 use super::buffer::{Buffer, Gather};
 use super::counts::add;
 use super::dead_letter::{DeadLetters, Stage};
@@ -38,8 +37,8 @@ pub(super) struct ShardTask<T, E, D> {
     buffer: Buffer<T>,
     emitting: OptionFuture<BoxFuture<'static, Result<(), Lost>>>,
     is_emitting: bool,
-    /// What the emitter has emitted before, in order; unknown before the first event.
-    emitted: Option<Vec<RangeInclusive<Position>>>,
+    /// Unknown before the first event.
+    before: Option<Before>,
 }
 
 impl<T, E, D> ShardTask<T, E, D>
@@ -65,7 +64,7 @@ where
             buffer: Buffer::new(gather),
             emitting: None.into(),
             is_emitting: false,
-            emitted: None,
+            before: None,
         }
     }
 
@@ -117,10 +116,26 @@ where
 
     /// Begins to make something of an event, behind the last one of its key.
     async fn begin(&mut self, offered: Offered) -> Result<(), Lost> {
-        if self.was_emitted(&offered).await? {
-            add(&self.ends.counters.already_emitted, 1);
-            answer(offered, EventProcessed::Processed);
-            return Ok(());
+        let before = match &self.before {
+            Some(before) => before,
+            None => {
+                let before = Before::ask(&*self.ends, &offered, &self.taker.0).await?;
+                self.before.insert(before)
+            }
+        };
+        let counters = &self.ends.counters;
+        match before.fate(offered.event().position()) {
+            Some(Fate::Dead) => {
+                add(&counters.dead, 1);
+                answer(offered, EventProcessed::Skipped);
+                return Ok(());
+            }
+            Some(Fate::Emitted) => {
+                add(&counters.already_emitted, 1);
+                answer(offered, EventProcessed::Processed);
+                return Ok(());
+            }
+            None => {}
         }
         let mut turn = offered.event().shared_partition_key().map(|key| self.keys.next(key));
         let (stages, ends) = (self.stages.clone(), Arc::clone(&self.ends));
@@ -131,38 +146,6 @@ where
             make(offered, &stages, &ends).await
         }));
         Ok(())
-    }
-
-    /// Whether the event was emitted before this process began to read.
-    async fn was_emitted(&mut self, offered: &Offered) -> Result<bool, Lost> {
-        let emitted = match &mut self.emitted {
-            Some(emitted) => emitted,
-            unknown => {
-                let (shard, checkpoint) = (offered.shard(), offered.checkpoint());
-                let mut backoff = self.ends.backoff();
-                let asking = async {
-                    loop {
-                        match self.ends.emitter.emitted(shard, &checkpoint).await {
-                            Ok(emitted) => break emitted,
-                            Err(error) => {
-                                warn!(%error, "what was emitted of the shard cannot be told, trying again");
-                                sleep(backoff.next_pause()).await;
-                            }
-                        }
-                    }
-                };
-                let emitted = tokio::select! {
-                    emitted = asking => joined(emitted),
-                    () = offered.until_lost() => return Err(Lost),
-                    () = poll_fn(|cx| self.taker.0.poll_gone(cx)) => return Err(Lost),
-                };
-                debug!(ranges = emitted.len(), "emitted before");
-                unknown.insert(emitted)
-            }
-        };
-        let position = offered.event().position();
-        let behind = emitted.partition_point(|range| range.start() <= position);
-        Ok(emitted[..behind].last().is_some_and(|range| range.contains(position)))
     }
 
     fn gather(&mut self, made: Made<T>) {
@@ -200,39 +183,5 @@ async fn make<T: Send + 'static, E, D>(offered: Offered, stages: &Stages<T>, end
             }
             _ => return Made { offered, values, attempts },
         }
-    }
-}
-
-/// The ranges in order, those that overlap in one.
-fn joined(mut ranges: Vec<RangeInclusive<Position>>) -> Vec<RangeInclusive<Position>> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_by(|one, other| one.start().cmp(other.start()));
-    let mut joined: Vec<RangeInclusive<Position>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start() <= last.end() => {
-                if range.end() > last.end() {
-                    *last = last.start().clone()..=range.end().clone();
-                }
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(number: u128) -> Position {
-        Position::new(number.into(), 0)
-    }
-
-    #[test]
-    fn ranges_that_overlap_touch_or_hold_each_other_are_one_and_others_are_apart() {
-        let ranges = [(5, 9), (1, 6), (2, 3), (9, 9), (20, 30), (12, 11), (25, 28), (30, 31)];
-        let joined = joined(ranges.map(|(first, last)| at(first)..=at(last)).to_vec());
-        assert_eq!(joined, [at(1)..=at(9), at(20)..=at(31)]);
     }
 }

@@ -25,7 +25,8 @@ const SUB_SEQUENCE_DIGITS: usize = 10;
 ///
 /// Objects are put as a whole, and which there are says what was emitted: after a crash, the events in them are not emitted again, and
 /// each event is in one object. Two processes that emit the same shard at a time, as after the freeze of one, may still both
-/// write what one of them read last; so may one that loses a lease while it puts, and has it back before that put arrives. What is redriven goes to `<prefix>/redriven/<shard>/<position>`.
+/// write what one of them read last; so may one that loses a lease while it puts, and has it back before that put arrives. What is
+/// redriven goes to `<prefix>/redriven/<shard>/<position>`, and is not emitted again either.
 ///
 /// The store is one of the crate `object_store` 0.14: `LocalFileSystem` for files. For Amazon S3, with the feature `s3` of this
 /// crate, `AmazonS3Builder::from_env().with_bucket_name("flights").build()?` takes `AWS_REGION` and the credentials from the
@@ -48,6 +49,10 @@ impl ObjectEmitter {
     fn folder(&self, shard: &ShardId) -> Path {
         self.prefix.clone().join(shard.as_str())
     }
+
+    fn redriven(&self, shard: &ShardId) -> Path {
+        self.prefix.clone().join("redriven").join(shard.as_str())
+    }
 }
 
 impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
@@ -60,7 +65,7 @@ impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
         }
         let (first, last) = (name(batch.range().start()), name(batch.range().end()));
         let object = match batch.is_redrive() {
-            true => self.prefix.clone().join("redriven").join(batch.shard().as_str()).join(first),
+            true => self.redriven(batch.shard()).join(first),
             false => self.folder(batch.shard()).join(format!("{last}_{first}")),
         };
         put(&*self.store, &object, lines).await
@@ -71,16 +76,11 @@ impl<T: AsRef<[u8]> + Send + Sync> Emitter<T> for ObjectEmitter {
         shard: &ShardId,
         checkpoint: &Checkpoint,
     ) -> Result<Vec<RangeInclusive<Position>>, EmitError> {
-        let folder = self.folder(shard);
-        let objects = match checkpoint {
-            Checkpoint::At(position) => {
-                let offset = folder.clone().join(name(position));
-                self.store.list_with_offset(Some(&folder), &offset)
-            }
-            _ => self.store.list(Some(&folder)),
-        };
-        let objects: Vec<_> = objects.try_collect().await.map_err(EmitError::unavailable)?;
-        Ok(objects.iter().filter_map(|object| range(object.location.filename()?)).collect())
+        let objects = behind(&*self.store, self.folder(shard), checkpoint).await?;
+        let redriven = behind(&*self.store, self.redriven(shard), checkpoint).await?;
+        let batches = objects.iter().filter_map(|object| range(object.filename()?));
+        let events = redriven.iter().filter_map(|object| position(object.filename()?));
+        Ok(batches.chain(events.map(|event| event.clone()..=event)).collect())
     }
 }
 
@@ -92,9 +92,14 @@ pub struct ObjectDeadLetters {
 }
 
 impl ObjectDeadLetters {
-    /// Keeps them below `prefix`. Nothing else may be there.
+    /// Keeps them below `prefix`. Nothing else may be there, and no letters of another pipeline: what has a letter behind the
+    /// checkpoint is not emitted before it is redriven.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         Self { store, prefix: Path::from(prefix) }
+    }
+
+    fn folder(&self, shard: &ShardId) -> Path {
+        self.prefix.clone().join(shard.as_str())
     }
 }
 
@@ -119,7 +124,7 @@ struct Letter {
 impl DeadLetters for ObjectDeadLetters {
     async fn put(&self, letter: &DeadLetter) -> Result<(), EmitError> {
         let position = letter.position();
-        let object = self.prefix.clone().join(letter.shard().as_str()).join(name(position));
+        let object = self.folder(letter.shard()).join(name(position));
         let letter = Letter {
             stream: letter.stream().to_owned(),
             shard: letter.shard().to_string(),
@@ -136,6 +141,11 @@ impl DeadLetters for ObjectDeadLetters {
         };
         let json = serde_json::to_vec_pretty(&letter).map_err(EmitError::unavailable)?;
         put(&*self.store, &object, json).await
+    }
+
+    async fn kept(&self, shard: &ShardId, checkpoint: &Checkpoint) -> Result<Vec<Position>, EmitError> {
+        let objects = behind(&*self.store, self.folder(shard), checkpoint).await?;
+        Ok(objects.iter().filter_map(|object| position(object.filename()?)).collect())
     }
 }
 
@@ -182,6 +192,21 @@ fn letter(json: &[u8]) -> Result<DeadLetter, Box<dyn std::error::Error>> {
 
 async fn put(store: &dyn ObjectStore, object: &Path, content: Vec<u8>) -> Result<(), EmitError> {
     store.put(object, PutPayload::from(content)).await.map(drop).map_err(EmitError::unavailable)
+}
+
+/// The objects of a shard's folder that are behind a checkpoint by their names.
+async fn behind(
+    store: &dyn ObjectStore,
+    folder: Path,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<Path>, EmitError> {
+    let objects = match checkpoint {
+        Checkpoint::At(position) => {
+            store.list_with_offset(Some(&folder), &folder.clone().join(name(position)))
+        }
+        _ => store.list(Some(&folder)),
+    };
+    objects.map_ok(|object| object.location).try_collect().await.map_err(EmitError::unavailable)
 }
 
 /// A position as part of a name, in the order of positions.

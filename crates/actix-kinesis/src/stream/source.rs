@@ -127,8 +127,12 @@ pub struct SourceControl {
 }
 
 impl SourceControl {
-    /// Stops: no more events come; those that were taken may be committed until near the `shutdown-timeout`; the last checkpoints
-    /// are stored and the leases released. The stream ends then. It need not be polled meanwhile.
+    /// Stops: no more events come; those that were taken are waited for; the last checkpoints are stored and the leases
+    /// released. The stream ends then. It need not be polled meanwhile.
+    ///
+    /// An event that was taken may be committed until its `batch-timeout` is over, which began when it was taken, or until near
+    /// the `shutdown-timeout` if that is earlier. Later, it may have been given up: then it is among the
+    /// [unsettled](Stopped::unsettled), as one that failed meanwhile is, and comes again at the next start.
     ///
     /// # Errors
     /// As [`KinesisConsumer::finished`].

@@ -9,7 +9,9 @@ use super::{ConsumerWorker, LeaseHolds, Outcome, Phase};
 use crate::consumer::event::{Offered, ProcessEvent};
 use crate::consumer::processor::{EventProcessor, Intake, ShardNews};
 
-const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped";
+/// From here, a panic cannot be told from a stream that was dropped.
+const NOBODY_TAKES: &str = "nobody takes events of the shard: its stream or channel was dropped, or the task that took them, \
+                            a pipeline's perhaps, panicked, which the log tells";
 
 impl ConsumerWorker {
     pub(super) fn feeds_intake(&self) -> bool {

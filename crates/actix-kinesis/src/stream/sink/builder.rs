@@ -91,7 +91,8 @@ impl SinkBuilder {
         self
     }
 
-    /// Stops the producer when the sink has ended, for whatever reason.
+    /// Stops the producer when the sink has ended, for whatever reason. The sink's end is told when the producer has stopped, but
+    /// after a panic of a report it is told at once.
     pub fn stop_producer(mut self) -> Self {
         self.stops_producer = true;
         self
@@ -114,6 +115,9 @@ impl SinkBuilder {
 
     /// Starts a queue that holds `capacity` events that were offered and have no outcome yet: 1 or more, and 0 counts as
     /// 1. Their payloads and partition keys are limited by the producer's `max-outstanding-bytes`.
+    ///
+    /// An event may wait for others in the producer for `record-max-buffered-time`. A capacity below what fills a record makes
+    /// it wait for nothing: no more than `capacity` events get through in each such time.
     ///
     /// # Errors
     /// [`SinkError::NoRuntime`] outside of a tokio runtime.

@@ -285,6 +285,7 @@ impl Task {
         if self.stops_producer {
             // Nothing of the sink is under way, but others may have sent by the same producer.
             self.producer.stop(self.producer.conf().record_ttl).await;
+            self.stops_producer = false;
         }
         let end = self.shared.lock().end();
         self.shared.ended(end);
@@ -328,6 +329,10 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
+        if self.stops_producer {
+            // After a panic. It is told at the first poll.
+            let _ = self.producer.stop(self.producer.conf().record_ttl).now_or_never();
+        }
         let counts = self.shared.lock().counts;
         // Without effect on a run that has its end.
         self.shared.ended(Err(SinkError::Died { counts }));
