@@ -89,8 +89,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
     }
     let mut counted = HashMap::new();
     let (mut written, mut dead) = (0, 0);
+    let mut ended = Box::pin(pipeline.finished());
     while written + dead < all {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::select! {
+            ended = &mut ended => return ended.map(drop).map_err(Into::into),
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+        }
         (written, dead) = count(&*store, &mut counted).await?;
         println!("{written} of {all} flights are in {store}, {dead} are dead letters");
     }

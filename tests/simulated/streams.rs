@@ -200,7 +200,7 @@ async fn records_of_a_channel_may_be_held_for_hours() {
 }
 
 #[actix::test]
-async fn a_stop_waits_for_an_event_that_was_taken_until_its_time_is_over() {
+async fn a_stop_waits_for_each_event_that_was_taken_until_its_time_is_over() {
     tokio::time::pause();
     for is_committed in [true, false] {
         let place = Place::new(1);
@@ -208,21 +208,23 @@ async fn a_stop_waits_for_an_event_that_was_taken_until_its_time_is_over() {
         let mut conf = conf();
         conf.worker.shutdown_timeout = HOUR;
         let mut source = source(conf, place.connect().0);
-        let event = next(&mut source).await;
+        let first = next(&mut source).await;
+        pass(5 * SECOND).await;
+        let events = [first, next(&mut source).await];
         let mut stopping = pin!(source.stop());
-        // Nearly as long as an event may take.
+        // Nearly as long as the first one may take.
         tokio::select! {
             stopped = &mut stopping => panic!("{stopped:?}"),
-            () = pass(9 * SECOND) => {}
+            () = pass(4 * SECOND) => {}
         }
         let _held = if is_committed {
-            event.commit();
+            events.into_iter().for_each(|event| event.commit());
             None
         } else {
-            Some(event)
+            Some(events)
         };
         let stopped = tokio::time::timeout(MINUTE, stopping).await.unwrap().unwrap();
-        assert_eq!(stopped.unsettled, usize::from(!is_committed));
+        assert_eq!(stopped.unsettled, if is_committed { 0 } else { 2 });
         assert_eq!(matches!(place.row().checkpoint, Checkpoint::At(_)), is_committed);
     }
 }

@@ -99,7 +99,7 @@ impl ConsumerWorker {
             }
         }
         self.after_answers(ctx);
-        if self.phase == Phase::Delivering {
+        if matches!(self.phase, Phase::Delivering | Phase::Draining(_)) {
             self.arm_timer(ctx);
         }
         self.forget_overdue(ctx);
