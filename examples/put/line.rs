@@ -36,7 +36,7 @@ pub(crate) fn write(output: &mut impl Write, number: u64, key: &str, outcome: &O
             "seq": result.sequence.as_str(),
             "sub": result.sub_sequence,
             "pk": key,
-            "attempts": result.attempts.len(),
+            "attempts": result.calls(),
             "error": null,
         }),
         Err(error) => json!({
@@ -48,7 +48,7 @@ pub(crate) fn write(output: &mut impl Write, number: u64, key: &str, outcome: &O
             "seq": null,
             "sub": null,
             "pk": key,
-            "attempts": error.attempts.len(),
+            "attempts": error.calls(),
             "may_be_stored": error.may_be_stored(),
             "error": error.to_string(),
         }),

@@ -71,13 +71,12 @@ impl Record {
             self.attempts.iter().map(|attempt| attempt.delay + attempt.duration).sum();
         let delay = began.saturating_duration_since(self.arrived + before);
         if self.attempts.len() == Attempt::KEPT {
-            // The time of the one that is left out belongs to the next.
-            let dropped = self.attempts.remove(1);
+            let left_out = self.attempts.remove(1);
             if let Some(next) = self.attempts.get_mut(1) {
-                next.delay += dropped.delay + dropped.duration;
+                next.follow(&left_out);
             }
         }
-        self.attempts.push(Attempt { delay, duration: now.saturating_duration_since(began), error });
+        self.attempts.push(Attempt::new(delay, now.saturating_duration_since(began), error));
     }
 
     pub(crate) fn last_error(&self) -> Option<Arc<AttemptError>> {

@@ -56,6 +56,34 @@ fn of_many_attempts_the_first_and_the_newest_are_kept() {
     assert_eq!(attempts.len(), Attempt::KEPT);
     let whole: std::time::Duration = attempts.iter().map(|attempt| attempt.delay + attempt.duration).sum();
     assert!(whole > 4 * SECOND, "{whole:?}");
+    assert_eq!(bench.outcomes[&0].as_ref().unwrap().calls(), bench.pipeline.calls_made);
+    assert!(bench.pipeline.calls_made > 21, "{}", bench.pipeline.calls_made);
+}
+
+#[test]
+fn a_lost_reply_is_known_at_the_end_although_its_attempt_is_left_out() {
+    let mut conf = single();
+    conf.retry_backoff.max = 100 * MS;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    bench.answer(0, |_, _| Some("InternalFailure"));
+    let (mut lost, mut calls) = (false, 1);
+    while bench.outcomes.is_empty() {
+        bench.pass(100 * MS);
+        while !bench.waiting.is_empty() {
+            calls += 1;
+            if std::mem::replace(&mut lost, true) {
+                bench.answer(0, |_, _| Some("InternalFailure"));
+            } else {
+                bench.fail(0, StreamErrorKind::Unavailable, false);
+            }
+        }
+    }
+    let error = bench.outcomes[&0].as_ref().unwrap_err();
+    assert!(error.attempts.iter().all(|it| it.error.as_ref().is_some_and(|error| !error.may_be_stored)));
+    assert!(error.may_be_stored());
+    assert_eq!((error.attempts.len(), error.calls()), (Attempt::KEPT, calls));
 }
 
 #[test]
