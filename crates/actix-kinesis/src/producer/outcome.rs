@@ -166,7 +166,7 @@ pub enum SendReason {
     #[cfg(feature = "outbox")]
     #[error("the outbox has ended, keeps the event and sends it at the next start: do not send it again")]
     Kept,
-    /// The producer's task has ended, by a panic or with its runtime.
+    /// The producer's task has ended, by a panic or with its runtime. An event whose call was under way may be stored.
     #[error("the producer's task has ended, by a panic or with its runtime: start another producer")]
     Died,
 }
