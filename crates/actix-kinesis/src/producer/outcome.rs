@@ -146,7 +146,8 @@ pub enum SendReason {
          again when some are through"
     )]
     Full,
-    /// The `record-ttl` is over.
+    /// The `record-ttl` is over. With the cause of the last attempt; of an event that had none, with that of the calls to
+    /// its stream that fail, if they do.
     #[error("the record-ttl is over; last: {}", Last(.0))]
     Expired(Option<Arc<AttemptError>>),
     /// The shard's throughput is exceeded, and `fail-if-throttled` is set.
@@ -155,7 +156,7 @@ pub enum SendReason {
     /// The service does not take the event, whatever it is sent with.
     #[error("the service refuses the event: {0}")]
     Refused(Arc<AttemptError>),
-    /// The producer was stopped before the event was through.
+    /// The producer was stopped before the event was through, with the cause as in [`Expired`](Self::Expired).
     #[error("the producer was stopped; last: {}", Last(.0))]
     Stopped(Option<Arc<AttemptError>>),
     /// The outbox did not take the event.
