@@ -256,6 +256,17 @@ async fn a_client_that_panics_while_its_call_is_given_up_costs_an_attempt() {
     assert!(error.attempts.len() > 1 && error.may_be_stored());
 }
 
+#[tokio::test]
+async fn settings_under_which_events_expire_unsent_are_warned_of_at_the_start() {
+    let logs = crate::logs::Logs::of_this_thread();
+    let mut conf = ProducerConf::new(STREAM);
+    conf.record_max_buffered_time = conf.record_ttl;
+    KinesisProducer::builder(conf).api(Arc::new(Hanging::default())).start().await.unwrap();
+    let told = logs.with(&[" WARN ", "record-ttl", "record-max-buffered-time"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(STREAM), "{told:?}");
+}
+
 #[test]
 fn outside_of_a_runtime_or_with_wrong_settings_nothing_starts() {
     let start = |conf| KinesisProducer::start(conf).now_or_never().unwrap().unwrap_err();
