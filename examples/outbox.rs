@@ -1,5 +1,6 @@
-//! Sends that survive a crash: keeps the lines of stdin, `key<TAB>payload` each, in an outbox, and prints the number of
-//! each line, from 0, when it is on the disk. From then on it will be sent, by this process or the next one.
+//! Sends that survive a crash: keeps the lines of stdin, `key<TAB>payload` each with an explicit hash key in a third column if
+//! need be, in an outbox, and prints the number of each line, from 0, when it is on the disk. From then on it will be sent,
+//! by this process or the next one. A line that is no event is told by its number and not kept.
 //!
 //! ```sh
 //! printf 'customer-7\torder 1\n' |
@@ -11,6 +12,9 @@
 //! At the end of stdin it sends what it can for a minute. Exit code: 0 when all was sent, 1 when something is left or was
 //! not accepted, 2 for a wrong argument or configuration, or when the outbox cannot be opened.
 
+#[path = "put/event.rs"]
+mod event;
+
 use std::error::Error;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,7 +22,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use actix_kinesis::config::KinesisConfig;
-use actix_kinesis::producer::ProducerEvent;
 use actix_kinesis::producer::outbox::Outbox;
 use clap::Parser;
 use futures::StreamExt;
@@ -32,7 +35,7 @@ const MISCONFIGURED: u8 = 2;
 const UNDER_WAY: usize = 1_000;
 const STOP: Duration = Duration::from_secs(60);
 
-/// Keeps lines of `key<TAB>payload` from stdin on the disk until they are sent, and prints the number of each that is kept
+/// Keeps lines of `key<TAB>payload[<TAB>explicit hash key]` from stdin on the disk until they are sent, and prints the number of each that is kept
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The HOCON file with the producer's settings
@@ -99,7 +102,7 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
                     is_open = false;
                 }
                 Some(Ok(line)) => {
-                    match event(&line) {
+                    match event::parse(&line) {
                         Ok(event) => {
                             let (line, accepting) = (number, outbox.send(event));
                             under_way.push_back(async move { (line, accepting.await.err()) });
@@ -115,14 +118,6 @@ async fn accept_all(outbox: &Outbox) -> io::Result<u64> {
         }
     }
     Ok(refused)
-}
-
-/// The event of a line `key<TAB>payload`, whose payload may be any bytes. The error is for people.
-fn event(line: &[u8]) -> Result<ProducerEvent, String> {
-    let mut parts = line.splitn(2, |byte| *byte == b'\t');
-    let (key, payload) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let key = std::str::from_utf8(key).map_err(|error| format!("the key is no UTF-8: {error}"))?;
-    Ok(ProducerEvent::new(key, payload.to_vec()))
 }
 
 /// Stdin, read on a thread of its own, since it may block for ever.

@@ -1,10 +1,13 @@
 //! An actor that sends events and is told what became of each.
 //!
+//! Exit code: 0 when all were sent and told, 1 otherwise.
+//!
 //! ```sh
 //! cargo run --example produce -- application.conf orders
 //! ```
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler};
@@ -18,7 +21,8 @@ const EVENTS: usize = 100;
 
 struct Shop {
     producer: actix::Addr<KinesisProducerActor>,
-    answers: mpsc::UnboundedSender<()>,
+    /// Whether an event was sent; or why that cannot be told.
+    answers: mpsc::UnboundedSender<io::Result<bool>>,
 }
 
 impl Actor for Shop {
@@ -37,8 +41,8 @@ impl Handler<SendSuccessful> for Shop {
     type Result = ();
 
     fn handle(&mut self, SendSuccessful { message_id, result, .. }: SendSuccessful, _: &mut Self::Context) {
-        println!("order {message_id}: {} in {}", result.position(), result.shard);
-        let _ = self.answers.send(());
+        let told = writeln!(io::stdout(), "order {message_id}: {} in {}", result.position(), result.shard);
+        let _ = self.answers.send(told.map(|()| true));
     }
 }
 
@@ -48,7 +52,7 @@ impl Handler<SendFailed> for Shop {
     fn handle(&mut self, failed: SendFailed, _: &mut Self::Context) {
         // The event is whole: keep it, or send it again.
         eprintln!("order {}: {}", failed.message_id, failed.reason);
-        let _ = self.answers.send(());
+        let _ = self.answers.send(Ok(false));
     }
 }
 
@@ -62,9 +66,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (answers, mut answered) = mpsc::unbounded_channel();
     let actor = KinesisProducerActor::new(producer.clone()).start();
     Shop { producer: actor, answers }.start();
+    let (mut failed, mut told) = (0, Ok(()));
     for _ in 0..EVENTS {
-        answered.recv().await;
+        match answered.recv().await {
+            Some(Ok(true)) => {}
+            Some(Err(error)) => told = Err(error),
+            Some(Ok(false)) | None => failed += 1,
+        }
     }
     producer.stop(Duration::from_secs(10)).await;
-    Ok(())
+    told?;
+    if failed > 0 { Err(format!("{failed} events were not sent").into()) } else { Ok(()) }
 }

@@ -1,28 +1,10 @@
-//! The lines of input and output.
+//! The lines of output.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use actix_kinesis::producer::{Outcome, ProducerEvent};
+use actix_kinesis::producer::Outcome;
 use serde_json::json;
-
-/// The event of a line `key<TAB>payload[<TAB>explicit hash key]`, whose payload may be any bytes. The error is for people.
-pub(crate) fn parse(line: &[u8]) -> Result<ProducerEvent, String> {
-    let text = |column| std::str::from_utf8(column).map_err(|error| format!("a key is no UTF-8: {error}"));
-    let mut columns = line.split(|byte| *byte == b'\t');
-    let (Some(key), Some(payload)) = (columns.next(), columns.next()) else {
-        return Err("there is no tab between key and payload".to_owned());
-    };
-    let event = ProducerEvent::new(text(key)?, payload.to_vec());
-    match (columns.next(), columns.next()) {
-        (None, _) => Ok(event),
-        (Some(key), None) => text(key)?
-            .parse()
-            .map(|key| event.with_explicit_hash_key(key))
-            .map_err(|error| format!("{error}")),
-        _ => Err("there are more than three columns".to_owned()),
-    }
-}
 
 /// Tells what became of an event with this partition key, as the checker `actix_kinesis_test::check` reads it.
 pub(crate) fn write(output: &mut impl Write, number: u64, key: &str, outcome: &Outcome) -> io::Result<()> {
@@ -36,7 +18,7 @@ pub(crate) fn write(output: &mut impl Write, number: u64, key: &str, outcome: &O
             "seq": result.sequence.as_str(),
             "sub": result.sub_sequence,
             "pk": key,
-            "attempts": result.attempts.len(),
+            "attempts": result.calls(),
             "error": null,
         }),
         Err(error) => json!({
@@ -48,7 +30,7 @@ pub(crate) fn write(output: &mut impl Write, number: u64, key: &str, outcome: &O
             "seq": null,
             "sub": null,
             "pk": key,
-            "attempts": error.attempts.len(),
+            "attempts": error.calls(),
             "may_be_stored": error.may_be_stored(),
             "error": error.to_string(),
         }),

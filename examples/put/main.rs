@@ -14,8 +14,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `line` | the lines of input and output |
+//! | `event` | the lines of input |
+//! | `line` | the lines of output |
 
+mod event;
 mod line;
 
 use std::error::Error;
@@ -110,7 +112,7 @@ async fn run(producer: &KinesisProducer) -> io::Result<u64> {
                     is_open = false;
                 }
                 Some(Ok(text)) => {
-                    match line::parse(&text) {
+                    match event::parse(&text) {
                         Ok(event) => {
                             let key = Arc::clone(&event.partition_key);
                             let (sending, number) = (producer.send(event), number);

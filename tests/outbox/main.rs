@@ -119,17 +119,19 @@ async fn a_second_process_in_the_same_directory_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_whose_key_is_no_text_is_refused_by_its_number_and_the_next_one_is_read() {
+async fn a_line_that_is_no_event_is_refused_by_its_number_and_the_next_one_is_read() {
     let aws = LocalAws::builder().stream(STREAM, 1).start().await.unwrap();
     let files = Files::new(&aws, false);
-    let input = b"first\tone\n\xff\xfe\ttwo\nthird\t\xff\xfe\n";
+    let input = b"first\tone\n\xff\xfe\ttwo\nthird\t\xff\xfe\nno tab\na\tx\t-1\nfourth\tfour\t7\n";
     let (code, accepted, errors) = tokio::task::block_in_place(|| Process::run(&files, input));
-    assert_eq!((code, &*accepted), (1, "0\n2\n"), "{errors}");
-    assert!(errors.contains("line 1: the key is no UTF-8"), "{errors}");
+    assert_eq!((code, &*accepted), (1, "0\n2\n5\n"), "{errors}");
+    for told in ["line 1: a key is no UTF-8", "line 3: there is no tab", "line 4: "] {
+        assert!(errors.contains(told), "{told} is not in {errors}");
+    }
     let mut stored: Vec<_> =
         aws.records(STREAM).unwrap().into_iter().map(|(_, it)| it.data.to_vec()).collect();
     stored.sort();
-    assert_eq!(stored, [&b"one"[..], b"\xff\xfe"]);
+    assert_eq!(stored, [&b"four"[..], b"one", b"\xff\xfe"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

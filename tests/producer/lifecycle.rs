@@ -1,6 +1,7 @@
 //! Room, flushing, stopping.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_kinesis::config::ProducerConf;
@@ -151,6 +152,47 @@ fn the_end_of_the_runtime_gives_every_event_back() {
     assert_eq!(error.reason, SendReason::Died);
 }
 
+/// A client whose calls never end.
+#[derive(Debug, Default)]
+struct Hanging {
+    called: AtomicBool,
+}
+
+impl PutApi for Hanging {
+    fn list_shards<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Shard>, StreamError>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
+    fn put_records<'a>(
+        &'a self,
+        _: &'a str,
+        _: Vec<PutRecord>,
+    ) -> BoxFuture<'a, Result<Vec<PutReply>, StreamError>> {
+        self.called.store(true, Ordering::Relaxed);
+        futures::future::pending().boxed()
+    }
+}
+
+#[test]
+fn at_the_end_of_the_runtime_an_event_whose_call_is_under_way_may_be_stored() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut conf = ProducerConf::new(STREAM);
+    conf.record_max_buffered_time = Duration::ZERO;
+    conf.max_in_flight_calls = 1;
+    let api = Arc::new(Hanging::default());
+    let producer = runtime.block_on(KinesisProducer::builder(conf).api(api.clone()).start()).unwrap();
+    let called = producer.send(event(0, 1));
+    runtime.block_on(eventually("the call is under way", || api.called.load(Ordering::Relaxed)));
+    let waiting = producer.send(event(1, 1));
+    runtime.block_on(tokio::task::yield_now());
+    drop(runtime);
+    let error = called.now_or_never().unwrap().unwrap_err();
+    assert_eq!((&error.reason, error.attempts.len()), (&SendReason::Died, 1));
+    assert!(error.may_be_stored());
+    let error = waiting.now_or_never().unwrap().unwrap_err();
+    assert_eq!((&error.reason, error.calls(), error.may_be_stored()), (&SendReason::Died, 0, false));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_panics_costs_an_attempt() {
     let mut conf = ProducerConf::new(STREAM);
@@ -212,6 +254,17 @@ async fn a_client_that_panics_while_its_call_is_given_up_costs_an_attempt() {
     let SendReason::Expired(Some(last)) = &error.reason else { panic!("{error:?}") };
     assert!(last.message.contains("panicked"), "{last}");
     assert!(error.attempts.len() > 1 && error.may_be_stored());
+}
+
+#[tokio::test]
+async fn settings_under_which_events_expire_unsent_are_warned_of_at_the_start() {
+    let logs = crate::logs::Logs::of_this_thread();
+    let mut conf = ProducerConf::new(STREAM);
+    conf.record_max_buffered_time = conf.record_ttl;
+    KinesisProducer::builder(conf).api(Arc::new(Hanging::default())).start().await.unwrap();
+    let told = logs.with(&[" WARN ", "record-ttl", "record-max-buffered-time"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(STREAM), "{told:?}");
 }
 
 #[test]

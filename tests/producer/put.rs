@@ -1,29 +1,35 @@
-//! The example `put`, as a process.
+//! The examples `put` and `produce`, as processes.
 
 use std::process::{Command, Output, Stdio};
 
 use kinesis_local::LocalAws;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::example::example;
 use crate::support::{STREAM, local_aws, stored};
 
-/// Runs `put` with these lines on stdin and these settings of the producer.
-async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Output, Vec<Value>) {
-    let lines = lines.into();
+/// A file with the settings of a producer `orders`.
+fn configuration(aws: &LocalAws, stream: &str, settings: &str) -> TempDir {
     let files = tempfile::tempdir().unwrap();
-    let config = files.path().join("application.conf");
     let (kinesis, dynamodb) = (aws.kinesis_url(), aws.dynamodb_url());
     let text = format!(
         r#"kinesis {{
              application-name = put
              aws {{ region = us-east-1, kinesis-endpoint = "{kinesis}", dynamodb-endpoint = "{dynamodb}" }}
-             orders {{ stream-name = {STREAM}, {settings} }}
+             orders {{ stream-name = {stream}, {settings} }}
            }}"#
     );
-    std::fs::write(&config, text).unwrap();
+    std::fs::write(files.path().join("application.conf"), text).unwrap();
+    files
+}
+
+/// Runs `put` with these lines on stdin and these settings of the producer.
+async fn put(aws: &LocalAws, lines: impl Into<Vec<u8>>, settings: &str) -> (Output, Vec<Value>) {
+    let lines = lines.into();
+    let files = configuration(aws, STREAM, settings);
     let mut command = Command::new(example("put", &[]));
-    command.arg("--config").arg(&config).args(["--producer", "orders"]);
+    command.arg("--config").arg(files.path().join("application.conf")).args(["--producer", "orders"]);
     command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = tokio::task::spawn_blocking(move || {
@@ -75,4 +81,34 @@ async fn a_line_that_cannot_be_sent_is_told_and_the_exit_code_says_so() {
     let (output, _) = put(&aws, String::new(), "rate-limit = 0").await;
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("kinesis.orders.rate-limit"));
+}
+
+/// Runs `produce`, whose output nobody reads if it is `unread`.
+async fn produce(aws: &LocalAws, stream: &str, unread: bool) -> Output {
+    let files = configuration(aws, stream, "record-ttl = 1s");
+    let mut command = Command::new(example("produce", &[]));
+    command.arg(files.path().join("application.conf")).arg("orders");
+    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().unwrap();
+        if unread {
+            drop(child.stdout.take());
+        }
+        crate::child::output(child, Vec::new(), "produce")
+    });
+    run.await.unwrap()
+}
+
+#[actix::test]
+async fn the_exit_code_of_produce_tells_whether_all_was_sent_and_told() {
+    let aws = local_aws(1).await;
+    let output = produce(&aws, "missing", false).await;
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("100 events were not sent"), "{errors}");
+    let output = produce(&aws, STREAM, true).await;
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
 }

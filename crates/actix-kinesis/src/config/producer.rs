@@ -37,7 +37,8 @@ pub struct ProducerConf {
     /// KPL: `RecordTtl`.
     pub record_ttl: Duration,
     /// `record-max-buffered-time`: how long an event may wait for others to go with it. 0 to 1 day; default 100 ms.
-    /// KPL: `RecordMaxBufferedTime`.
+    /// Should be less than `record_ttl`. At a limit of what is under way, what is buffered still waits so long: throughput
+    /// is then at most the limit by this time. KPL: `RecordMaxBufferedTime`.
     pub record_max_buffered_time: Duration,
     /// `max-record-size`: the most that an event may be, payload and partition key. Bytes, 64 to 10 MiB; default 1 MiB,
     /// which is also what a stream takes that was not told otherwise. KPL: `MaxUserRecordSize`.
@@ -174,7 +175,8 @@ impl ProducerConf {
         ConfigError::of(Checks::of_producer(self))
     }
 
-    /// What is allowed and yet unwise in these settings, one sentence each.
+    /// What is allowed and yet unwise in these settings, one sentence each. The loader logs them, and so does the start of
+    /// a producer.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.record_ttl <= self.request_timeout {
@@ -185,7 +187,8 @@ impl ProducerConf {
         }
         if self.record_ttl <= self.record_max_buffered_time {
             warnings.push(format!(
-                "record-ttl is {:?} and record-max-buffered-time {:?}: events are given back before they are sent",
+                "record-ttl is {:?} and record-max-buffered-time {:?}: events are given back before \
+                 they are sent, unless a flush or their number sends them",
                 self.record_ttl, self.record_max_buffered_time,
             ));
         }

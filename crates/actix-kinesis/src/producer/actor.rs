@@ -169,8 +169,15 @@ pub struct SendFailed {
     pub message_id: MessageId,
     /// Why.
     pub reason: SendReason,
-    /// The calls that were made with it, oldest first.
+    /// The calls that were made with it, oldest first; see [`Attempt`].
     pub attempts: Box<[Attempt]>,
+}
+
+impl SendFailed {
+    /// Whether the event may be in the stream all the same, so that another send may store it twice.
+    pub fn may_be_stored(&self) -> bool {
+        Attempt::may_be_stored(&self.attempts)
+    }
 }
 
 /// Stops the producer and then the actor, behind the messages that are in the mailbox already, whose events are sent

@@ -138,7 +138,7 @@ impl Pipeline {
 
     fn start(
         &mut self,
-        batches: Vec<Batch>,
+        mut batches: Vec<Batch>,
         part_of: Option<Trial>,
         now: Instant,
         actions: &mut Vec<Action>,
@@ -146,6 +146,8 @@ impl Pipeline {
         let call = self.new_id();
         let records: Vec<PutRecord> = batches.iter().filter_map(Batch::to_put).collect();
         debug_assert_eq!(records.len(), batches.len());
+        let called = batches.iter_mut().flat_map(Batch::records_mut);
+        called.for_each(|record| record.calling(now));
         self.calls.insert(call, Call { batches, began: now, part_of });
         self.calls_made += 1;
         actions.push(Action::Put { call, records });

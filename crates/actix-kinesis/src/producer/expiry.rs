@@ -37,7 +37,7 @@ impl Pipeline {
         let keys = self.keys_of(&records);
         let kept: HashSet<_> = kept.iter().collect();
         for record in records {
-            let reason = SendReason::Expired(record.last_error());
+            let reason = SendReason::Expired(self.cause(&record));
             self.fail(record, reason);
         }
         self.freed(keys.into_iter().filter(|key| !kept.contains(key)).collect());
@@ -50,7 +50,7 @@ impl Pipeline {
             let (expired, next) = order.take_expired(now);
             next.into_iter().for_each(|next| self.sweep_by(next));
             for record in expired {
-                let reason = SendReason::Expired(record.last_error());
+                let reason = SendReason::Expired(self.cause(&record));
                 self.fail(record, reason);
             }
         }

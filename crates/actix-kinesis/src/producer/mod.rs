@@ -26,7 +26,10 @@
 //!   load is below 0.9 of it. Among several streams, each may have three quarters of the room that the others leave, so
 //!   that one which is not there or takes little holds no other up. Shards of one stream share its room: events for a
 //!   shard that takes less than it gets fill it in the end, and then all its senders wait. More room, a shorter
-//!   `record-ttl`, `fail-if-throttled` or better spread keys help; no bounded memory does.
+//!   `record-ttl`, `fail-if-throttled` or better spread keys help; no bounded memory does. At a limit, what is buffered
+//!   still waits for `record-max-buffered-time`, so that throughput is at most the limit by this time.
+//! - **Refused.** An event that the stream refuses for what it is, such as its size, is found out by sending it alone,
+//!   which takes up to a quarter of a minute.
 //!
 //! | file | holds |
 //! |---|---|
@@ -261,7 +264,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// Starts the producer; see [`KinesisProducer::start`].
+    /// Starts the producer; see [`KinesisProducer::start`]. Settings that are allowed and yet unwise are logged, see
+    /// [`ProducerConf::warnings`].
     ///
     /// # Errors
     /// When the settings are impossible, no region or profile can be found, or there is no tokio runtime.
@@ -270,6 +274,10 @@ impl ProducerBuilder {
         if self.conf.outbox.path.is_some() {
             return Err(ProducerError::Outbox);
         }
+        self.conf
+            .warnings()
+            .iter()
+            .for_each(|warning| tracing::warn!(stream = self.conf.stream_name, "{warning}"));
         let runtime = Handle::try_current().map_err(|_| ProducerError::NoRuntime)?;
         let conf = Arc::new(self.conf);
         let api = match self.api {

@@ -26,27 +26,62 @@ pub struct PutResult {
 }
 
 impl PutResult {
+    /// How many calls it took, those included that `attempts` leaves out.
+    pub fn calls(&self) -> u64 {
+        Attempt::calls(&self.attempts)
+    }
+
     /// The position at which a consumer meets the event.
     pub fn position(&self) -> Position {
         Position::new(self.sequence.clone(), i64::from(self.sub_sequence.unwrap_or(0)))
     }
 }
 
-/// A call that an event was part of. Of more than [`Attempt::KEPT`] calls, the first and the newest are kept.
+/// A call that an event was part of. Of more than [`Attempt::KEPT`] calls, the first and the newest are kept; the second
+/// that is kept stands for those between as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// From the end of the attempt before, or from the acceptance of the event, to the start of the call.
+    /// From the end of the attempt before that is kept, or from the acceptance of the event, to the start of the call.
     pub delay: Duration,
     /// From the start of the call to its end.
     pub duration: Duration,
     /// Why it failed, if it did.
     pub error: Option<Arc<AttemptError>>,
+    /// How many attempts right before it are left out.
+    pub left_out: u32,
+    /// Whether the event may be stored by one of those.
+    pub left_out_may_be_stored: bool,
 }
 
 impl Attempt {
     /// How many attempts of an event are kept.
     pub const KEPT: usize = 20;
+
+    pub(crate) fn new(delay: Duration, duration: Duration, error: Option<Arc<AttemptError>>) -> Self {
+        Self { delay, duration, error, left_out: 0, left_out_may_be_stored: false }
+    }
+
+    /// Takes the place of the one before it: its time belongs to this one, and what it may have done is not forgotten.
+    pub(crate) fn follow(&mut self, before: &Self) {
+        self.delay += before.delay + before.duration;
+        self.left_out = self.left_out.saturating_add(before.left_out).saturating_add(1);
+        self.left_out_may_be_stored |= before.may_have_stored();
+    }
+
+    fn may_have_stored(&self) -> bool {
+        self.left_out_may_be_stored || self.error.as_ref().is_some_and(|error| error.may_be_stored)
+    }
+
+    /// How many calls these stand for.
+    pub(crate) fn calls(attempts: &[Self]) -> u64 {
+        attempts.iter().map(|attempt| 1 + u64::from(attempt.left_out)).sum()
+    }
+
+    /// Whether one of these may have stored an event that failed.
+    pub(crate) fn may_be_stored(attempts: &[Self]) -> bool {
+        attempts.iter().any(Self::may_have_stored)
+    }
 }
 
 /// Why an attempt failed.
@@ -89,8 +124,12 @@ impl SendError {
 
     /// Whether the event may be in the stream all the same, so that another send may store it twice.
     pub fn may_be_stored(&self) -> bool {
-        let errors = self.attempts.iter().filter_map(|attempt| attempt.error.as_ref());
-        errors.into_iter().any(|error| error.may_be_stored)
+        Attempt::may_be_stored(&self.attempts)
+    }
+
+    /// How many calls were made with it, those included that `attempts` leaves out.
+    pub fn calls(&self) -> u64 {
+        Attempt::calls(&self.attempts)
     }
 }
 
@@ -107,7 +146,8 @@ pub enum SendReason {
          again when some are through"
     )]
     Full,
-    /// The `record-ttl` is over.
+    /// The `record-ttl` is over. With the cause of the last attempt; of an event that had none, with that of the calls to
+    /// its stream that fail, if they do.
     #[error("the record-ttl is over; last: {}", Last(.0))]
     Expired(Option<Arc<AttemptError>>),
     /// The shard's throughput is exceeded, and `fail-if-throttled` is set.
@@ -116,7 +156,7 @@ pub enum SendReason {
     /// The service does not take the event, whatever it is sent with.
     #[error("the service refuses the event: {0}")]
     Refused(Arc<AttemptError>),
-    /// The producer was stopped before the event was through.
+    /// The producer was stopped before the event was through, with the cause as in [`Expired`](Self::Expired).
     #[error("the producer was stopped; last: {}", Last(.0))]
     Stopped(Option<Arc<AttemptError>>),
     /// The outbox did not take the event.
@@ -127,7 +167,7 @@ pub enum SendReason {
     #[cfg(feature = "outbox")]
     #[error("the outbox has ended, keeps the event and sends it at the next start: do not send it again")]
     Kept,
-    /// The producer's task has ended, by a panic or with its runtime.
+    /// The producer's task has ended, by a panic or with its runtime. An event whose call was under way may be stored.
     #[error("the producer's task has ended, by a panic or with its runtime: start another producer")]
     Died,
 }

@@ -22,7 +22,7 @@ use super::flushes::Flushes;
 use super::lane::{Lane, LaneId};
 use super::limit::Bucket;
 use super::order::{self, Order};
-use super::outcome::{Flushed, PutResult, SendReason};
+use super::outcome::{AttemptError, Flushed, PutResult, SendReason};
 use super::record::Record;
 use super::send::{Call, Part, Undecided};
 use super::shard_map::{ShardMap, Target};
@@ -77,6 +77,8 @@ pub(crate) struct Pipeline {
     pub(super) next_id: u64,
     pub(super) random: fastrand::Rng,
     pub(super) last_error: Option<String>,
+    /// Why the stream takes no calls, for events that are never part of one. None as soon as it takes one.
+    pub(super) failing: Option<Arc<AttemptError>>,
     pub(super) sweep_at: Option<Instant>,
     pub(super) flushes: Flushes,
     pub(super) failed_attempts: u64,
@@ -106,6 +108,7 @@ impl Pipeline {
             next_id: 1,
             random,
             last_error: None,
+            failing: None,
             sweep_at: None,
             flushes: Flushes::default(),
             failed_attempts: 0,
@@ -204,9 +207,14 @@ impl Pipeline {
         records.extend(batches.into_iter().flat_map(Batch::into_records));
         records.extend(self.order.as_mut().map(Order::take_all).unwrap_or_default());
         for record in records {
-            let reason = SendReason::Stopped(record.last_error());
+            let reason = SendReason::Stopped(self.cause(&record));
             self.fail(record, reason);
         }
+    }
+
+    /// Why a record is not stored yet: what its last attempt failed with, or what keeps it from having one.
+    pub(super) fn cause(&self, record: &Record) -> Option<Arc<AttemptError>> {
+        record.last_error().or_else(|| self.failing.clone())
     }
 
     /// Records whose outcome is not known yet.

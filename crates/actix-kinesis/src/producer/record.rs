@@ -28,6 +28,8 @@ pub(crate) struct Record {
     /// Whether it must not be packed with others, for one of those was refused.
     pub(crate) alone: bool,
     pub(crate) attempts: Vec<Attempt>,
+    /// When the call began that is under way with it, or whose reply is not yet judged.
+    called: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Record {
             epoch: 0,
             alone: false,
             attempts: Vec::new(),
+            called: None,
         };
         (record, receiver)
     }
@@ -65,19 +68,24 @@ impl Record {
         }
     }
 
+    /// Notes that a call begins with it.
+    pub(crate) fn calling(&mut self, now: Instant) {
+        self.called = Some(now);
+    }
+
     /// Notes a call that began and ended then.
     pub(crate) fn attempted(&mut self, began: Instant, now: Instant, error: Option<Arc<AttemptError>>) {
+        self.called = None;
         let before: std::time::Duration =
             self.attempts.iter().map(|attempt| attempt.delay + attempt.duration).sum();
         let delay = began.saturating_duration_since(self.arrived + before);
         if self.attempts.len() == Attempt::KEPT {
-            // The time of the one that is left out belongs to the next.
-            let dropped = self.attempts.remove(1);
+            let left_out = self.attempts.remove(1);
             if let Some(next) = self.attempts.get_mut(1) {
-                next.delay += dropped.delay + dropped.duration;
+                next.follow(&left_out);
             }
         }
-        self.attempts.push(Attempt { delay, duration: now.saturating_duration_since(began), error });
+        self.attempts.push(Attempt::new(delay, now.saturating_duration_since(began), error));
     }
 
     pub(crate) fn last_error(&self) -> Option<Arc<AttemptError>> {
@@ -120,6 +128,11 @@ impl fmt::Debug for Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
+        if self.content.is_some()
+            && let Some(began) = self.called.take()
+        {
+            self.attempted(began, Instant::now(), Some(Arc::new(super::send::cut_off())));
+        }
         self.settle(Err(SendReason::Died));
     }
 }

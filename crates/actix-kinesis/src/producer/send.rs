@@ -88,6 +88,7 @@ impl Pipeline {
         match reply {
             Ok(replies) if replies.len() == batches.len() => {
                 self.pause.succeeded();
+                self.failing = None;
                 self.accepted = self.accepted.max(call);
                 self.refusals = 0;
                 self.adapt(&batches, &replies, now);
@@ -272,7 +273,7 @@ impl Pipeline {
         }
         let error = failed_call(error);
         tracing::warn!(error = error.message, "a call to put records failed");
-        self.last_error = Some(error.message.clone());
+        self.note_failing(&batches, &error);
         if is_gone && self.map.gone(now) {
             self.reroute(now);
         }
@@ -292,7 +293,7 @@ impl Pipeline {
     fn isolate(&mut self, part: Part, error: StreamError, began: Instant, now: Instant) {
         let Part { mut batches, trial, .. } = part;
         let error = failed_call(error);
-        self.last_error = Some(error.message.clone());
+        self.note_failing(&batches, &error);
         for batch in &mut batches {
             self.attempted(batch, error.clone(), began, now);
         }
@@ -321,6 +322,17 @@ impl Pipeline {
                 self.failed(batch, SendReason::Refused(Arc::new(error.clone())));
             }
         }
+    }
+
+    /// Notes why the stream does not take a call, for those who wait meanwhile.
+    fn note_failing(&mut self, batches: &[Batch], error: &AttemptError) {
+        self.last_error = Some(error.message.clone());
+        let event = batches.first().and_then(|batch| batch.records().first()?.event());
+        let stream = event.and_then(|event| event.stream.as_deref()).unwrap_or(&self.conf.stream_name);
+        let message =
+            format!("no call was made with the event, since those to {stream} fail: {}", error.message);
+        self.failing =
+            Some(Arc::new(AttemptError { code: error.code.clone(), message, may_be_stored: false }));
     }
 
     /// Notes a failed attempt with each record.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -21,13 +22,19 @@ const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
 const FILE: &str = "outbox.redb";
+/// What a change may take besides its events: some pages of each table.
+const PAGES: u64 = 64 << 10;
+/// How often a database that failed is opened anew although the disk does not take what is to be written: what was freed in
+/// its file may do.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Keeps events in a directory: `outbox.redb`, a database of the crate `redb`, and `outbox.lock`, which holds off
 /// others. Each [`apply`](OutboxStore::apply) is one transaction and ends with an fsync.
 ///
 /// After an end that was not clean, and after a failure to write, the database checks all that is kept, which reads it
 /// once. After a clean end it does not, and each event is checked when it is read. While the disk takes no writes, what is
-/// kept is read without any: after each try to write that got past the probe, all is checked before.
+/// kept is read without any. A try to write opens the database anew, which checks all as well, so that one is made only when
+/// the disk takes as much as is to be written, and once a minute whatever it takes: room in the file may have become free.
 #[derive(Debug)]
 pub struct FileStore {
     directory: PathBuf,
@@ -36,6 +43,8 @@ pub struct FileStore {
     database: Option<Database>,
     /// In place of the database, while that is closed.
     reader: Option<Database>,
+    /// From when on a database that is closed is opened whatever the disk takes.
+    retry_at: Instant,
     _lock: File,
 }
 
@@ -53,33 +62,45 @@ impl FileStore {
         }
         let database = open(&file)?;
         let directory = directory.to_owned();
-        Ok(Self { directory, file, database: Some(database), reader: None, _lock: lock })
+        let retry_at = Instant::now();
+        Ok(Self { directory, file, database: Some(database), reader: None, retry_at, _lock: lock })
     }
 
-    /// Does something with the database, and closes it if that fails.
-    fn with<T>(&mut self, work: impl FnOnce(&Database) -> Result<T, Problem>) -> Result<T, StoreError> {
+    /// Does something with the database that takes so many bytes of the disk, and closes it if that fails.
+    fn with<T>(
+        &mut self,
+        bytes: u64,
+        work: impl FnOnce(&Database) -> Result<T, Problem>,
+    ) -> Result<T, StoreError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => {
-                // Not before the disk takes something, since opening the database may read all of it.
-                probe(&self.directory)?;
-                self.reader = None;
-                open(&self.file)?
-            }
+            None => self.open_anew(bytes)?,
         };
         match guarded(|| work(&database)) {
             Ok(done) => {
                 self.database = Some(database);
                 Ok(done)
             }
-            Err(problem) => Err(problem.at(&self.file)),
+            Err(problem) => {
+                self.retry_at = Instant::now() + RETRY;
+                Err(problem.at(&self.file))
+            }
         }
+    }
+
+    fn open_anew(&mut self, bytes: u64) -> Result<Database, StoreError> {
+        if Instant::now() < self.retry_at {
+            probe(&self.directory, bytes)?;
+        }
+        self.retry_at = Instant::now() + RETRY;
+        self.reader = None;
+        open(&self.file)
     }
 
     /// Reads from the database, or beside it while it is closed.
     fn reading<T>(&mut self, work: impl FnOnce(&Database) -> Result<T, Problem>) -> Result<T, StoreError> {
         if self.database.is_some() {
-            return self.with(work);
+            return self.with(0, work);
         }
         let reader = match self.reader.take() {
             Some(reader) => reader,
@@ -94,7 +115,7 @@ impl FileStore {
 impl OutboxStore for FileStore {
     fn contents(&mut self) -> Result<Contents, StoreError> {
         let file = self.file.clone();
-        self.with(|database| contents(database, &file))
+        self.with(PAGES, |database| contents(database, &file))
     }
 
     fn read(&mut self, numbers: &[u64]) -> Result<Vec<Row>, StoreError> {
@@ -115,8 +136,15 @@ impl OutboxStore for FileStore {
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.with(|database| commit(database, changes))
+        self.with(needed(changes), |database| commit(database, changes))
     }
+}
+
+/// The most that these changes are thought to take of the disk. What they free is not counted.
+fn needed(changes: &[Change]) -> u64 {
+    let added =
+        changes.iter().map(|change| if let Change::Add { kept, .. } = change { kept.bytes() } else { 0 });
+    PAGES + added.sum::<u64>()
 }
 
 fn told(file: &Path, number: u64, error: &RowError) -> Arc<str> {

@@ -38,7 +38,7 @@
 //!   `fail-if-throttled` and `ordering` have no effect on an outbox.
 //! - **Parked.** An event that the service refuses for what it is, such as one that is larger than the stream allows, is
 //!   kept aside: counted, logged, and told to the recipient of [`OutboxBuilder::outcomes`]. [`Outbox::parked`] shows
-//!   it, [`Outbox::retry`] sends it again, [`Outbox::discard`] takes it out.
+//!   it, [`Outbox::retry`] sends it again under a new number, [`Outbox::discard`] takes it out.
 //! - **Unreadable.** An event that cannot be read from the disk stays there as it is: counted, logged with its number, its
 //!   file and the cause, and told in the same way. Those behind it go on. [`Outbox::unreadable`] shows it,
 //!   [`Outbox::discard`] takes it out, and each start tries again.
@@ -55,6 +55,8 @@
 //!   pause of 100 ms to 5 s. What was accepted before is sent meanwhile, as long as it can be read. It keeps its place until
 //!   that can be noted, and is sent again if the process ends before: [`OutboxStatus::unnoted`] counts it. A directory that
 //!   cannot be written to at the start is an error of [`Outbox::open`].
+//!   Taking events out needs free space, too: an outbox that has filled its own disk takes none out until there is some, and
+//!   sends everything again at each start. Keep `outbox.max-bytes` well below what the disk has.
 //! - **Damaged**: each event has a checksum, which is looked at whenever it is read. A file that is cut short, or not what
 //!   was written, is an error that names it, at the start or when the damage is met. Nothing is repaired by guessing.
 //! - **Time to open**: after a clean end a few milliseconds, and a look at the entry of each event. After a kill, a power
@@ -229,7 +231,8 @@ impl Outbox {
         parked.await.map_err(|_| self.reason())?.map_err(OutboxReason::Store)
     }
 
-    /// Sends a parked event after all, behind all others of its key. False if none is parked under this number.
+    /// Sends a parked event after all, under a new number and behind all others of its key. False if none is parked under this
+    /// number.
     ///
     /// # Errors
     /// When the outbox does not run.

@@ -87,9 +87,10 @@ impl Calls {
         }
         let too_many = all.len().saturating_sub(Attempt::KEPT);
         if too_many > 0 {
-            let dropped: Duration = all.drain(1..=too_many).map(|call| call.delay + call.duration).sum();
-            // The time of those that are left out belongs to the next.
-            all[1].delay += dropped;
+            let mut left_out: Vec<_> = all.drain(1..=too_many).collect();
+            while let Some(before) = left_out.pop() {
+                all[1].follow(&before);
+            }
         }
         all
     }
@@ -97,12 +98,15 @@ impl Calls {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::producer::AttemptError;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn calls(delays: impl IntoIterator<Item = u32>) -> Vec<Attempt> {
-        let call = |delay| Attempt { delay: delay * MS, duration: MS, error: None };
+        let call = |delay| Attempt::new(delay * MS, MS, None);
         delays.into_iter().map(call).collect()
     }
 
@@ -128,5 +132,24 @@ mod tests {
         let whole: Duration = all.iter().map(|call| call.delay + call.duration).sum();
         // 200 ms to the second send, and what its calls took.
         assert_eq!(whole, (200 + (16..=30).sum::<u32>() + 15) * MS);
+        assert_eq!(Attempt::calls(&all), 30);
+    }
+
+    #[tokio::test]
+    async fn a_lost_reply_is_known_although_its_call_is_left_out() {
+        for lost in [0, 1, 5, 14] {
+            let mut earlier = calls(1..=15);
+            let (code, message) = ("Unavailable".to_owned(), "no reply".to_owned());
+            earlier[lost].error = Some(Arc::new(AttemptError { code, message, may_be_stored: true }));
+            let mut all = before(earlier, 200).with(calls(16..=30));
+            assert!(Attempt::may_be_stored(&all), "{lost}");
+            // Nor is it forgotten in the sends to come.
+            for _ in 0..3 {
+                all = before(all, 900).with(calls(1..=20));
+            }
+            assert!(Attempt::may_be_stored(&all), "{lost}");
+            assert_eq!((all.len(), Attempt::calls(&all)), (Attempt::KEPT, 90));
+        }
+        assert!(!Attempt::may_be_stored(&before(calls(1..=15), 200).with(calls(16..=30))));
     }
 }

@@ -1,7 +1,7 @@
 //! The directory of an outbox: its lock, and its database as it is made and opened.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use redb::{Builder, Database, ReadableDatabase};
@@ -15,8 +15,6 @@ const PROBE: &str = "outbox.probe";
 const FORMAT: u64 = 2;
 /// What the database may keep of its file in memory, in bytes.
 const CACHE: usize = 16 << 20;
-/// The bytes of a probe.
-const PROBED: usize = 1 << 20;
 
 pub(super) fn lock(directory: &Path) -> Result<File, StoreError> {
     fs::create_dir_all(directory).map_err(|error| StoreError::failed(directory, error))?;
@@ -65,12 +63,12 @@ fn sync_directory(directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether the disk takes a little more than an event. It is asked before a database that failed is opened anew.
-pub(super) fn probe(directory: &Path) -> Result<(), StoreError> {
+/// Whether the disk takes so many bytes. It is asked before a database that failed is opened anew.
+pub(super) fn probe(directory: &Path, bytes: u64) -> Result<(), StoreError> {
     let path = directory.join(PROBE);
     let write = || {
         let mut file = File::create(&path)?;
-        file.write_all(&[0; PROBED])?;
+        io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
         file.sync_all()
     };
     let written = write();

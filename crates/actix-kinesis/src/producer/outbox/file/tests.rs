@@ -214,7 +214,7 @@ fn an_event_under_the_number_of_another_cannot_be_read() {
     let mut store = open_in(&directory).unwrap();
     store.apply(&[add(1, &kept("key", "1"))]).unwrap();
     store
-        .with(|database| {
+        .with(0, |database| {
             let transaction = database.begin_write()?;
             {
                 let mut events = transaction.open_table(EVENTS)?;
@@ -231,7 +231,7 @@ fn an_event_under_the_number_of_another_cannot_be_read() {
 /// Changes a byte of a row.
 fn damage(store: &mut FileStore, table: TableDefinition<u64, &'static [u8]>, number: u64) {
     store
-        .with(|database| {
+        .with(0, |database| {
             let transaction = database.begin_write()?;
             {
                 let mut rows = transaction.open_table(table)?;
@@ -254,6 +254,7 @@ fn what_is_kept_is_read_without_a_write_while_the_disk_takes_none() {
         let as_after_a_crash = fs::read(&store.file).unwrap();
         // As a failed write leaves it.
         store.database = None;
+        store.retry_at += RETRY;
         if !is_clean {
             fs::write(&store.file, as_after_a_crash).unwrap();
         }
@@ -274,6 +275,30 @@ fn what_is_kept_is_read_without_a_write_while_the_disk_takes_none() {
         assert_eq!(store.read(&[3, 50]).unwrap(), [Row::Missing, Row::Kept(event.clone())]);
         assert!(!probe.exists());
     }
+}
+
+#[test]
+fn a_database_that_failed_is_opened_when_the_disk_takes_what_is_to_be_written() {
+    let removal = needed(&[Change::Remove { number: 1 }]);
+    assert!(removal <= 64 << 10, "{removal}");
+    let payload = 300_000;
+    let added = needed(&[add(1, &kept("key", vec![7; payload]))]);
+    assert!(added > payload as u64 && added < payload as u64 + removal + 1_024, "{added}");
+}
+
+#[test]
+fn a_database_that_failed_is_opened_after_a_time_whatever_the_disk_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open_in(&directory).unwrap();
+    let event = kept("key", vec![7; 5_000]);
+    store.apply(&[add(1, &event)]).unwrap();
+    store.database = None;
+    store.retry_at += RETRY;
+    fs::create_dir(store.directory.join("outbox.probe")).unwrap();
+    store.apply(&[Change::Remove { number: 1 }]).unwrap_err();
+    store.retry_at = Instant::now();
+    store.apply(&[Change::Remove { number: 1 }]).unwrap();
+    assert_eq!(store.read(&[1]).unwrap(), [Row::Missing]);
 }
 
 /// A disk that loses what was written since the last sync, or any part of it.

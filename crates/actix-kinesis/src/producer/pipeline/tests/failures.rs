@@ -3,7 +3,7 @@
 use kinesis_lease::StreamErrorKind;
 
 use super::bench::{Bench, MS, SECOND, conf, events, single};
-use crate::config::{Ordering, ProducerConf};
+use crate::config::{BackoffConf, Ordering, ProducerConf};
 use crate::producer::event::ProducerEvent;
 use crate::producer::outcome::{Attempt, SendReason};
 
@@ -56,6 +56,34 @@ fn of_many_attempts_the_first_and_the_newest_are_kept() {
     assert_eq!(attempts.len(), Attempt::KEPT);
     let whole: std::time::Duration = attempts.iter().map(|attempt| attempt.delay + attempt.duration).sum();
     assert!(whole > 4 * SECOND, "{whole:?}");
+    assert_eq!(bench.outcomes[&0].as_ref().unwrap().calls(), bench.pipeline.calls_made);
+    assert!(bench.pipeline.calls_made > 21, "{}", bench.pipeline.calls_made);
+}
+
+#[test]
+fn a_lost_reply_is_known_at_the_end_although_its_attempt_is_left_out() {
+    let mut conf = single();
+    conf.retry_backoff.max = 100 * MS;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    bench.answer(0, |_, _| Some("InternalFailure"));
+    let (mut lost, mut calls) = (false, 1);
+    while bench.outcomes.is_empty() {
+        bench.pass(100 * MS);
+        while !bench.waiting.is_empty() {
+            calls += 1;
+            if std::mem::replace(&mut lost, true) {
+                bench.answer(0, |_, _| Some("InternalFailure"));
+            } else {
+                bench.fail(0, StreamErrorKind::Unavailable, false);
+            }
+        }
+    }
+    let error = bench.outcomes[&0].as_ref().unwrap_err();
+    assert!(error.attempts.iter().all(|it| it.error.as_ref().is_some_and(|error| !error.may_be_stored)));
+    assert!(error.may_be_stored());
+    assert_eq!((error.attempts.len(), error.calls()), (Attempt::KEPT, calls));
 }
 
 #[test]
@@ -409,4 +437,47 @@ fn a_reply_of_another_length_counts_as_lost() {
     bench.run(SECOND);
     let attempts = &bench.outcomes[&0].as_ref().unwrap().attempts;
     assert!(attempts[0].error.as_ref().unwrap().message.contains("0 results for 1"));
+}
+
+#[test]
+fn an_event_that_expires_before_its_first_call_tells_what_is_wrong_with_its_stream() {
+    let mut conf = single();
+    conf.collection.max_count = 1;
+    conf.retry_backoff = BackoffConf { min: 60 * SECOND, max: 60 * SECOND };
+    for kind in [StreamErrorKind::NotFound, StreamErrorKind::Unavailable] {
+        let mut bench = Bench::new(conf.clone(), 1);
+        for _ in 0..2 {
+            bench.send_event(|payload| ProducerEvent::new("key", payload).with_stream("missing"), 0);
+        }
+        bench.pass(100 * MS);
+        // The first one waits for its reply, and then all wait for the end of the pause.
+        while !bench.waiting.is_empty() {
+            bench.fail(0, kind, false);
+        }
+        let late = bench.send_event(|payload| ProducerEvent::new("key", payload).with_stream("missing"), 0);
+        bench.pass(31 * SECOND);
+        bench.pass(31 * SECOND);
+        let error = bench.outcomes[&late].as_ref().unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains(&format!("{kind:?}")) && told.contains("those to missing fail"), "{told}");
+        assert_eq!((error.calls(), error.may_be_stored()), (0, false));
+    }
+}
+
+#[test]
+fn what_was_wrong_with_a_stream_is_not_told_when_it_takes_calls_again() {
+    let mut conf = single();
+    conf.max_in_flight_calls = 1;
+    let mut bench = Bench::new(conf, 1);
+    bench.send("key");
+    bench.pass(100 * MS);
+    bench.fail(0, StreamErrorKind::NotFound, false);
+    bench.run(SECOND);
+    assert_eq!(bench.succeeded(), 1);
+    // Of these the first has the only call, whose reply does not come.
+    bench.send("key");
+    bench.pass(200 * MS);
+    let late = bench.send("key");
+    bench.pass(31 * SECOND);
+    assert_eq!(bench.outcomes[&late].as_ref().unwrap_err().reason, SendReason::Expired(None));
 }
