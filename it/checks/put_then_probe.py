@@ -7,7 +7,7 @@ from random import Random
 from compare import expect_exactly, expect_keys_in_order
 from expect import expect, wait_for
 from producer import deliveries, put
-from readers import QUICK
+from readers import PATIENT
 from world import local_world
 
 AGGREGATION = {"aggregated": "true", "unaggregated": "false"}
@@ -31,7 +31,7 @@ def check(way, lines=200_000, keys=10_000):
         expect(len(shards) == 4, f"only {shards} were written to")
         packed = len(records) <= lines // 10 if way == "aggregated" else len(records) == lines
         expect(packed, f"{lines} lines are {len(records)} records")
-        probe = world.probe(settings=QUICK)
+        probe = world.probe(settings=PATIENT)
         wait_for("all that was put is read", lambda: len(probe.events("delivery")) >= lines, 150)
         expect(probe.terminate() == 0, "the probe did not stop in good order")
         expect_exactly(probe, world.put)
