@@ -9,11 +9,13 @@
 //! by lines like `{"unix_ms":1,"event":"put","shard":"shardId-0","seq":"1","sub":0,"pk":"key"}`, and what each line may
 //! say by `actix_kinesis_test::check::Event`. A process that says nothing any more, its stop included, counts as killed.
 //!
-//! Violations go to stdout, each with the file and line that show it. A last line that is cut off, as a killed process
-//! leaves it, is left out. Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that cannot be read.
+//! Violations go to stdout, the first twenty, each with the file and line that show it. A last line that is cut off, as a
+//! killed process leaves it, is left out. Exit code: 0 if nothing was violated, 1 if something was, 2 for a file or line that
+//! cannot be read or written.
 
 use std::error::Error;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,9 +107,10 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
     }
     history.iter().for_each(|found| checker.observe(&found.line));
     let violations = checker.finish();
+    let mut stdout = io::stdout().lock();
     for Violation { oracle, line, at_ms, text, .. } in &violations {
         let Some(Found { file, number, .. }) = history.get(line.saturating_sub(1)) else { continue };
-        println!("{}:{number}: {oracle} at {at_ms} ms: {text}", file.display());
+        writeln!(stdout, "{}:{number}: {oracle} at {at_ms} ms: {text}", file.display())?;
     }
     let (lines, violated) = (history.len(), violations.len());
     eprintln!(
@@ -118,16 +121,18 @@ fn check(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
 
 fn read<'a>(file: &'a Path, history: &mut Vec<Found<'a>>) -> Result<(), Box<dyn Error>> {
     let name = file.display();
-    let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    let bytes = fs::read(file).map_err(|error| format!("{name}: {error}"))?;
     let mut since_ms = 0;
-    for (number, line) in (1..).zip(text.split_inclusive('\n')).filter(|(_, line)| !line.trim().is_empty()) {
-        match Line::parse(line) {
+    let lines = (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n'));
+    for (number, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        let parsed = str::from_utf8(line).map_err(|error| error.to_string());
+        match parsed.and_then(|line| Line::parse(line).map_err(|error| error.to_string())) {
             Ok(line) => {
                 since_ms = line.at_ms.max(since_ms);
                 history.push(Found { file, number, line, since_ms });
             }
             // A process that was killed leaves half a line.
-            Err(_) if !line.ends_with('\n') => eprintln!("check: {name}:{number}: cut off, left out"),
+            Err(_) if !line.ends_with(b"\n") => eprintln!("check: {name}:{number}: cut off, left out"),
             Err(error) => return Err(format!("{name}:{number}: {error}").into()),
         }
     }

@@ -137,7 +137,12 @@ fn replay_a_seed() {
     logs::install();
     let mut plan = Plan::of(seed);
     if let Ok(kept) = std::env::var("FLEET_DEEDS") {
-        let kept: Vec<usize> = kept.split(',').filter_map(|number| number.parse().ok()).collect();
+        let is_known = |number: &usize| plan.deeds.iter().any(|deed| deed.number == *number);
+        let number = |text: &str| {
+            let known = text.parse().ok().filter(is_known);
+            known.unwrap_or_else(|| panic!("FLEET_DEEDS: seed {seed} has no deed {text:?}"))
+        };
+        let kept: Vec<usize> = kept.split(',').map(number).collect();
         plan.deeds.retain(|deed| kept.contains(&deed.number));
     }
     let outcome = fleet::run(&plan, &plan.deeds);

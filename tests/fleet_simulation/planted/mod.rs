@@ -118,6 +118,7 @@ fn planted_bugs_are_caught() {
     }
     let only = std::env::var("FLEET_BUG").unwrap_or_default();
     let mut missed = Vec::new();
+    assert!(BUGS.iter().any(|bug| bug.name.contains(&only)), "no bug has {only:?} in its name");
     for bug in BUGS.iter().filter(|bug| bug.name.contains(&only)) {
         let found = first_failing_seed(bug, &copied, &target);
         let _ = writeln!(std::io::stderr(), "{:<66} {found}", bug.name);

@@ -295,7 +295,7 @@ impl Checker {
         self.line += 1;
     }
 
-    /// What was found, when the history is over.
+    /// What was found, when the history is over: the first twenty violations.
     pub fn finish(mut self) -> Vec<Violation> {
         self.check_unexplained();
         self.check_the_end();
