@@ -41,7 +41,7 @@ fn resident() -> u64 {
 /// cargo test --test stream slow_taker -- --ignored --nocapture
 /// ```
 #[actix::test]
-#[ignore = "measures for two minutes, and needs the program kinesis-local"]
+#[ignore = "two minutes: cargo build -p kinesis-local --bins; cargo test --test stream slow_taker -- --ignored --nocapture"]
 async fn what_a_slow_taker_of_a_gibibyte_on_eight_shards_holds() {
     let mut server = Command::new(kinesis_local())
         .args(["--kinesis-port", "0", "--dynamodb-port", "0", "--stream", "backlog:8"])
